@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# Brings everything the build and the tests need, through package managers only, into build/deps (and Debian packages
+# onto the system). Pinned in deps/lock; each archive is checked before it is unpacked. Safe to run again: what is there
+# and right is left alone.
+#
+#   deps/fetch.sh build   compiler side: Debian packages, DuckDB, nanoarrow
+#   deps/fetch.sh test    also: a Python venv with pyarrow, duckdb, pytest; DuckDB extensions for tests
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(dirname "$here")
+out=${BRANT_DEPS_DIR:-$root/build/deps}
+what=${1:-build}
+mkdir -p "$out"
+lock() { awk -F'|' -v n="$1" -v c="$2" '!/^#/ { gsub(/^[ \t]+|[ \t]+$/, "", $1); if ($1 == n) { gsub(/[ \t]/, "", $c); print $c } }' "$here/lock"; }
+say() { printf 'deps: %s\n' "$*"; }
+die() { printf 'deps: error: %s\n' "$*" >&2; exit 1; }
+
+# One place for a failing network: three tries, then a clear word.
+try() {
+  local n
+  for n in 1 2 3; do
+    "$@" >"$out/last.log" 2>&1 && return 0
+    [ "$n" = 3 ] || sleep "$n"
+  done
+  tail -20 "$out/last.log" >&2
+  die "failed three times: $*"
+}
+
+apt_build="build-essential cmake ninja-build pkg-config git libnghttp2-dev libuv1-dev libssl-dev libcurl4-openssl-dev libprotobuf-c-dev protobuf-c-compiler libjansson-dev liblz4-dev libzstd-dev libxxhash-dev libedit-dev libcmocka-dev zlib1g-dev"
+apt_test="clang llvm libclang-rt-14-dev clang-format python3-venv nftables iproute2"
+
+apt_need() {
+  local p missing=""
+  for p in "$@"; do
+    dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"
+  done
+  [ -z "$missing" ] && return 0
+  [ "$(id -u)" = 0 ] || die "these Debian packages are missing and I am not root:$missing"
+  say "installing Debian packages:$missing"
+  export DEBIAN_FRONTEND=noninteractive
+  try apt-get update
+  # shellcheck disable=SC2086
+  try apt-get install -y --no-install-recommends $missing
+}
+
+fetch_duckdb() {
+  local ver sum tmp mod
+  ver=$(lock duckdb-lib 4) sum=$(lock duckdb-lib 5)
+  if [ "$(cat "$out/duckdb/.version" 2>/dev/null)" = "$ver $sum" ]; then return 0; fi
+  command -v npm >/dev/null || apt_need npm
+  command -v go >/dev/null || apt_need golang-go
+  say "DuckDB $ver"
+  rm -rf "$out/duckdb" && mkdir -p "$out/duckdb"
+  tmp=$(mktemp -d "$out/tmp.XXXXXX")
+  (cd "$tmp" && try npm pack --silent "$(lock duckdb-lib 3)@$ver")
+  echo "$sum  $(ls "$tmp"/*.tgz)" | sha256sum -c --status || die "DuckDB library: the checksum of the npm package differs from deps/lock"
+  tar -xzf "$tmp"/*.tgz -C "$tmp"
+  cp "$tmp/package/libduckdb.so" "$tmp/package/LICENSE" "$out/duckdb/"
+  ( cd "$tmp" && GOFLAGS=-mod=mod GOMODCACHE="$out/gomod" go mod download -json "$(lock duckdb-header 3)@$(lock duckdb-header 4)" >"$tmp/mod.json" 2>"$out/last.log" ) ||
+    { cat "$out/last.log" >&2; die "go mod download failed for the DuckDB header"; }
+  grep -qF "\"Sum\": \"$(lock duckdb-header 5)\"" "$tmp/mod.json" || die "DuckDB header: the checksum of the Go module differs from deps/lock"
+  mod=$(sed -n 's/.*"Dir": "\(.*\)".*/\1/p' "$tmp/mod.json")
+  cp "$mod/duckdb.h" "$out/duckdb/"
+  chmod -R u+w "$out/gomod" && rm -rf "$out/gomod" "$tmp" # the static libraries beside the header are not used
+  echo "$ver $sum" >"$out/duckdb/.version"
+}
+
+fetch_nanoarrow() {
+  local ver sum tmp
+  ver=$(lock nanoarrow 4) sum=$(lock nanoarrow 5)
+  if [ "$(cat "$out/nanoarrow/.version" 2>/dev/null)" = "$ver $sum" ]; then return 0; fi
+  say "nanoarrow $ver"
+  rm -rf "$out/nanoarrow" && tmp=$(mktemp -d "$out/tmp.XXXXXX")
+  PYTHONPATH="$here" try python3 -m pip download --quiet --no-deps --no-binary nanoarrow --no-build-isolation -d "$tmp" "nanoarrow==$ver"
+  echo "$sum  $(ls "$tmp"/*.tar.gz)" | sha256sum -c --status || die "nanoarrow: the checksum of the sdist differs from deps/lock"
+  tar -xzf "$tmp"/*.tar.gz -C "$tmp"
+  mv "$tmp/nanoarrow-$ver" "$out/nanoarrow"
+  rm -rf "$tmp"
+  echo "$ver $sum" >"$out/nanoarrow/.version"
+}
+
+fetch_python() {
+  local want
+  want=$(sha256sum "$here/requirements-test.txt" | cut -d' ' -f1)
+  if [ "$(cat "$out/venv/.version" 2>/dev/null)" = "$want" ]; then return 0; fi
+  say "Python packages for tests and the demo"
+  rm -rf "$out/venv"
+  python3 -m venv "$out/venv"
+  try "$out/venv/bin/pip" install --quiet --require-hashes -r "$here/requirements-test.txt"
+  echo "$want" >"$out/venv/.version"
+}
+
+# shellcheck disable=SC2086
+case $what in
+  build) apt_need $apt_build; fetch_duckdb; fetch_nanoarrow ;;
+  test) apt_need $apt_build $apt_test; fetch_duckdb; fetch_nanoarrow; fetch_python ;;
+  *) die "usage: deps/fetch.sh build|test" ;;
+esac

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The DuckDB bridge: the only folder that includes duckdb.h. Three users: the coordinator plans texts and runs small ones;
+ * the executor runs a task's SQL over inputs into a sink; source/ asks for footers.
+ *
+ * Errors: a callback's own error (an input, a sink) is stored in the run first and wins; otherwise DuckDB's error type is
+ * mapped, never its text. FATAL and INTERNAL are BR_BLAME_EXECUTOR: the process should be replaced.
+ */
+#ifndef BRANT_ENGINE_ENGINE_H
+#define BRANT_ENGINE_ENGINE_H
+
+#include "arrow/columns.h"
+
+typedef struct br_engine br_engine;   /* one DuckDB instance; thread-safe */
+typedef struct br_session br_session; /* one connection: settings, temporary objects; one statement at a time */
+
+typedef struct br_engine_options {
+  uint32_t threads;                /* 0: DuckDB's default */
+  uint64_t memory_bytes;           /* 0: DuckDB's default */
+  uint64_t temp_quota_bytes;       /* 0: no limit but the disk */
+  const char *temp_dir;            /* NULL: no spilling */
+  const char *extension_dir;       /* NULL: DuckDB's default */
+} br_engine_options;
+BR_MUST_USE br_status br_engine_open(const br_engine_options *o, br_engine **out, br_error *err);
+void br_engine_close(br_engine *e);
+const char *br_engine_version(void); /* "v1.5.5" */
+BR_MUST_USE br_status br_session_open(br_engine *e, br_session **out, br_error *err);
+void br_session_close(br_session *s);
+/* Any thread: the running statement ends with BR_CANCELLED. */
+void br_session_cancel(br_session *s);
+
+/* ---- scripts */
+/* Split a script at its top-level semicolons (quotes, dollar quotes, comments are skipped over); texts are trimmed, empty
+ * ones dropped. Free each and the array. offsets[i]: byte offset of statement i in the script; free it. */
+BR_MUST_USE br_status br_sql_split(const char *script, char ***texts, size_t **offsets, size_t *n, br_error *err);
+typedef enum br_statement { BR_STMT_SELECT, BR_STMT_SETTING, BR_STMT_DDL, BR_STMT_ATTACH, BR_STMT_COPY, BR_STMT_EXPLAIN, BR_STMT_OTHER } br_statement;
+/* Parses and binds: a syntax error or an unknown column is BR_INVALID with DuckDB's message (it has the place). */
+BR_MUST_USE br_status br_session_classify(br_session *s, const char *sql, br_statement *out, br_error *err);
+BR_MUST_USE br_status br_session_execute(br_session *s, const char *sql, br_error *err); /* no rows wanted */
+
+/* A small materialised result as text: cell(r, c) NULL for NULL. For footers, settings, tests: not for data. */
+typedef struct br_table { size_t rows, columns; char **cells; char **names; } br_table;
+BR_MUST_USE br_status br_session_table(br_session *s, const char *sql, br_table *out, br_error *err);
+const char *br_table_cell(const br_table *t, size_t row, size_t column);
+void br_table_free(br_table *t);
+
+/* ---- planning */
+typedef struct br_planned {
+  char *json;            /* json_serialize_plan(sql, optimize := true), settings of plan-json */
+  char *explain_json;    /* EXPLAIN (FORMAT json) of the same text, for estimated cardinalities */
+  char **names;          /* of the result's columns, from the prepared statement */
+  char **types;          /* SQL types of the result's columns */
+  size_t columns;
+  char *refused;         /* not NULL: DuckDB can't serialise this plan, and why (json is NULL then); not an error */
+} br_planned;
+/* Plans on this session, with its views and settings; the optimizer switches are set for the call and put back after it. */
+BR_MUST_USE br_status br_session_plan(br_session *s, const char *sql, br_planned *out, br_error *err);
+void br_planned_free(br_planned *p);
+
+/* ---- a local stream of batches (small queries, the caller's own thread) */
+typedef struct br_local_stream br_local_stream;
+BR_MUST_USE br_status br_session_stream(br_session *s, const char *sql, br_local_stream **out, br_error *err);
+br_schema *br_local_stream_schema(br_local_stream *st); /* borrowed */
+BR_MUST_USE br_status br_local_stream_next(br_local_stream *st, br_batch **out, br_error *err); /* *out NULL: end */
+void br_local_stream_free(br_local_stream *st);
+
+/* ---- types */
+/* The Arrow schema (lossless: decimals by width, hugeint and others as extension types) of columns c0.. with these SQL
+ * types; names NULL: c0, c1, .... */
+BR_MUST_USE br_status br_session_schema(br_session *s, const char *const *types, const char *const *names, size_t n,
+                                        br_schema **out, br_error *err);
+
+/* ---- a task */
+typedef struct br_run_input {
+  uint32_t number;        /* input(number) in the SQL */
+  br_schema *schema;      /* borrowed; the columns of input(number) */
+  uint64_t rows;          /* cardinality for the optimizer */
+  bool rows_known;
+  bool ordered;           /* one reader, batches in the order of next() */
+  /* The next batch, from any DuckDB thread, several at once. May block (bounded by cancel). *out NULL: end. */
+  br_status (*next)(void *arg, br_batch **out, br_error *err);
+  void *arg;
+} br_run_input;
+
+typedef struct br_run_sink {
+  void *arg;
+  /* Once, before rows: the columns of the SQL, trailing partition number or sort key included. */
+  br_status (*open)(void *arg, const br_schema *columns, br_error *err);
+  /* A DuckDB thread starts / writes rows / ends. write may be called with different states on several threads at once. */
+  br_status (*thread_begin)(void *arg, void **state, br_error *err);
+  br_status (*write)(void *arg, void *state, const br_vec *columns, uint32_t n_columns, uint32_t rows, br_error *err);
+  br_status (*thread_end)(void *arg, void *state, br_error *err); /* the state is gone afterwards, also on failure */
+  void (*abandon)(void *arg, void *state);                        /* instead of thread_end when the statement failed */
+} br_run_sink;
+
+typedef struct br_run_stats { uint64_t wall_us, cpu_us, rows_out; uint64_t peak_memory_bytes, spill_bytes; char *profile_json; } br_run_stats;
+typedef struct br_run {
+  const char *sql;
+  const br_run_input *inputs; size_t n_inputs;
+  const br_run_sink *sink;
+  bool ordered;            /* sink gets rows in order, one thread */
+  bool profile;            /* fill stats.profile_json (free it) */
+  const char *scratch_dir; /* an empty directory of this run, for COPY's target names */
+  br_run_stats stats;      /* out */
+} br_run;
+/* Blocks until the statement ended. The attempt may commit only if this returns BR_OK. */
+BR_MUST_USE br_status br_session_run(br_session *s, br_run *run, br_error *err);
+/* 0..1, or negative when unknown. Any thread. */
+double br_session_progress(br_session *s);
+
+#endif
