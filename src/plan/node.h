@@ -32,6 +32,7 @@ struct br_node {
   br_bind *binds;          /* [n_columns] */
   double rows;             /* estimated cardinality; negative: unknown */
   uint32_t id;             /* pre-order number */
+  const br_node *source;   /* DELIM_GET: the DELIM_JOIN that feeds it; CTE_REF: its CTE or RECURSIVE_CTE; else NULL */
 };
 
 typedef struct br_plan {
@@ -49,6 +50,12 @@ void br_plan_free(br_plan *p);
 /* JSON access that knows the traps: a whole number of any width as uint64 / int64 / double, NaN and Infinity as double. */
 uint64_t br_json_u64(const json_t *j);
 double br_json_double(const json_t *j);
+/* The type of a bound expression: borrowed from it (or a shared constant), NULL where unknown. */
+json_t *br_expr_type(const json_t *expr);
+/* A shared type object of a plain type: "BOOLEAN", "INTEGER", "BIGINT", "UBIGINT", "VARCHAR"; NULL for others. */
+json_t *br_type_plain(const char *id);
+/* Which child of a DELIM_JOIN is the side whose distinct keys feed the DELIM_GETs below the other child. */
+size_t br_delim_side(const br_node *delim_join);
 /* Parse DuckDB's JSON dialect. */
 BR_MUST_USE br_status br_json_parse(const char *text, json_t **out, br_error *err);
 
