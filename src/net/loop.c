@@ -36,6 +36,7 @@ struct br_loop {
   bool wake_closed;
   atomic_bool stop;
   br_timer *timers;
+  void *scratch;
 };
 
 static _Thread_local br_loop *running;
@@ -101,6 +102,11 @@ void br_loop_stop(br_loop *l) {
 }
 
 uv_loop_t *br_loop_uv(br_loop *l) { return &l->uv; }
+
+void *br_loop_scratch(br_loop *l) {
+  if (!l->scratch) l->scratch = br_malloc(BR_LOOP_SCRATCH_BYTES);
+  return l->scratch;
+}
 
 bool br_loop_on_thread(const br_loop *l) { return running == l; }
 
@@ -190,6 +196,7 @@ void br_loop_free(br_loop *l) {
     uv_run(&l->uv, UV_RUN_DEFAULT);
   } while (run_posts(l) || uv_loop_close(&l->uv) == UV_EBUSY);
   pthread_mutex_destroy(&l->lock);
+  free(l->scratch);
   free(l);
   running = outer;
 }

@@ -14,6 +14,9 @@ void br_loop_stop(br_loop *l);                  /* any thread */
 void br_loop_free(br_loop *l);                  /* after run returned: closes what is left, runs pending posts */
 uv_loop_t *br_loop_uv(br_loop *l);
 bool br_loop_on_thread(const br_loop *l);
+/* Memory to receive into, shared by all connections of the loop: valid until the callback that asked for it returns. */
+#define BR_LOOP_SCRATCH_BYTES (256u << 10)
+void *br_loop_scratch(br_loop *l);
 /* Run fn(arg) on the loop thread, soon, in order. Any thread. */
 void br_loop_post(br_loop *l, void (*fn)(void *arg), void *arg);
 /* Run work(arg) on a pool thread, then done(arg) on the loop thread. Loop thread only. */
