@@ -155,8 +155,7 @@ static void appended_columns(br_arena *a, br_node *n, const char *index_key) {
 static void listed_columns(br_arena *a, br_node *n, const char *types_key) {
   size_t count = br_j_count(n->json, types_key);
   set_columns(a, n, count);
-  for (size_t i = 0; i < count; i++)
-    set_column(n, i, br_j_at(n->json, types_key, i), table_index(n, "table_index"), i);
+  for (size_t i = 0; i < count; i++) set_column(n, i, br_j_at(n->json, types_key, i), table_index(n, "table_index"), i);
 }
 
 static br_status empty_columns(br_arena *a, br_node *n, br_error *err) {
@@ -437,8 +436,7 @@ static br_status open_plan(br_plan *p, const char *json, br_error *err) {
     return br_fail(err, BR_UNSUPPORTED, BR_BLAME_USER, "this statement has no plan that can be taken apart: %s",
                    br_j_str(p->json, "error_message"));
   size_t plans = br_j_count(p->json, "plans");
-  if (!plans)
-    return br_fail(err, BR_CORRUPT, BR_BLAME_INTERNAL, "the plan JSON is damaged: it has no \"plans\"");
+  if (!plans) return br_fail(err, BR_CORRUPT, BR_BLAME_INTERNAL, "the plan JSON is damaged: it has no \"plans\"");
   if (plans > 1)
     return br_fail(err, BR_UNSUPPORTED, BR_BLAME_USER, "only one statement can be planned at a time, here are %zu",
                    plans);

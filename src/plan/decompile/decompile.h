@@ -25,13 +25,15 @@ typedef struct br_emit_options {
    * the literal source (a token that a task replaces), or NULL to print the whole source in place. */
   const char *(*scan)(void *arg, const br_node *get, uint32_t number);
   /* CTE_REF and DELIM_GET: text for a reference whose definition is not inside the text being emitted (NULL: it is inside,
-   * print the name). */
+   * print the name): `input(3)`, or a whole SELECT with columns c0... */
   const char *(*reference)(void *arg, const br_node *ref);
   void *arg;
 } br_emit_options;
 br_emit *br_emit_new(br_arena *arena, const br_emit_options *o);
 
-/* One node over the texts of its children (children[i] belongs to node->children[i]). */
+/* One node over the texts of its children (children[i] belongs to node->children[i]). A DELIM_JOIN is printed as the
+ * plain join that it is: whoever calls this makes its DELIM_GETs read the distinct keys of the delim side. A CTE or
+ * RECURSIVE_CTE is printed whole, by WITH. */
 BR_MUST_USE br_status br_emit_node(br_emit *e, const br_node *node, const br_rel *children, br_rel *out, br_error *err);
 /* The whole tree below node, nothing replaced but by the options' callbacks. DELIM joins, CTEs and recursive CTEs are
  * printed with WITH … AS MATERIALIZED. */
@@ -39,7 +41,9 @@ BR_MUST_USE br_status br_emit_tree(br_emit *e, const br_node *node, br_rel *out,
 
 /* Pieces, for distribute/: an expression over a relation whose columns print as alias.cN. */
 BR_MUST_USE br_status br_emit_expr(br_emit *e, const json_t *expr, const br_rel *over, const char *alias, br_buf *out, br_error *err);
-/* A join condition's two sides: `left` over the left child with alias l, `right` over the right child with alias r. */
+/* A join condition's two sides are such expressions: `left` over the left child with alias l, `right` over the right
+ * child with alias r.
+ * "t.c0 ASC NULLS LAST, …" */
 BR_MUST_USE br_status br_emit_order_by(br_emit *e, const json_t *orders, const br_rel *over, const char *alias, br_buf *out, br_error *err);
 /* One aggregate call of an AGGREGATE node (FILTER, DISTINCT, ORDER BY inside included). */
 BR_MUST_USE br_status br_emit_aggregate(br_emit *e, const json_t *aggregate, const br_rel *over, const char *alias, br_buf *out, br_error *err);
@@ -60,5 +64,12 @@ typedef struct br_scan {
 } br_scan;
 /* False: this GET is not such a scan (a table function). */
 BR_MUST_USE br_status br_scan_of(br_arena *arena, const br_node *get, bool *is_scan, br_scan *out, br_error *err);
+/* One file as an element of read_parquet's list: a literal whose glob characters stand for themselves. */
+void br_scan_file_literal(br_buf *out, const char *path);
+
+/* Gives another value at each call (random, uuid, nextval, …), anywhere inside the expression. */
+bool br_expr_is_indeterminate(const json_t *expr);
+/* An expression of this very node (not of its children) is indeterminate. */
+bool br_node_is_volatile(const br_node *node);
 
 #endif
