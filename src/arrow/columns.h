@@ -9,8 +9,9 @@
 #include "arrow/ipc.h"
 
 typedef enum br_vec_kind {
-  BR_VEC_BOOL,      /* one byte a row, 0 or 1; Arrow: bit-packed                                            */
-  BR_VEC_FIXED,     /* width bytes a row (1, 2, 4, 8, 16 or more), same layout in Arrow                     */
+  BR_VEC_BOOL,      /* one byte a row, 0 or 1; Arrow: bit-packed ("b"), or a byte ("c", arrow.bool8)        */
+  BR_VEC_FIXED,     /* width bytes a row (1, 2, 4, 8, 16 or more), same layout in Arrow; but 16 bytes into an
+                       arrow.uuid column are DuckDB's UUID and become its big-endian bytes here             */
   BR_VEC_STRING,    /* 16 bytes a row: u32 length; up to 12 bytes inline, or 4 bytes prefix and a pointer.
                        Arrow: int32 offsets + bytes ("u", "z") or int64 offsets ("U", "Z") by the schema    */
   BR_VEC_LIST,      /* {uint64_t offset, length} a row into child 0. Arrow: list ("+l") or large list ("+L") */
@@ -20,7 +21,8 @@ typedef enum br_vec_kind {
   BR_VEC_INTERVAL,  /* {int32 months, int32 days, int64 micros}. Arrow: month_day_nano ("tin"): micros x 1000;
                        a product that overflows int64 is an error (BR_UNSUPPORTED, blame user)              */
   BR_VEC_NULL,      /* every row NULL. Arrow: "n"                                                           */
-  BR_VEC_UNION      /* children: tag (FIXED 1) then members, as DuckDB stores it. Arrow: sparse union "+us" */
+  BR_VEC_UNION      /* children: tag (FIXED 1) then members, as DuckDB stores it. Arrow: sparse union "+us",
+                       which has no NULLs of its own: a NULL union becomes its first member, NULL           */
 } br_vec_kind;
 
 typedef struct br_vec br_vec;
@@ -47,8 +49,8 @@ BR_MUST_USE br_status br_colset_append(br_colset *c, const br_vec *columns, cons
 BR_MUST_USE br_status br_colset_scatter(br_colset *const *parts, uint32_t n_parts, const br_vec *columns,
                                         const uint32_t *part_of_row, uint32_t n, br_error *err);
 int64_t br_colset_rows(const br_colset *c);
-uint64_t br_colset_bytes(const br_colset *c);    /* of the buffers in use */
-uint64_t br_colset_reserved(const br_colset *c); /* of the buffers allocated */
+uint64_t br_colset_bytes(const br_colset *c);    /* of the buffers in use, bitmaps counted for every column; O(1) */
+uint64_t br_colset_reserved(const br_colset *c); /* of the buffers allocated; O(1) */
 /* Encode what was appended as one record-batch message (see br_ipc_encode_batch), then start empty again, keeping the
  * buffers unless `shrink`. */
 BR_MUST_USE br_status br_colset_encode(br_colset *c, br_codec codec, br_buf *head, br_buf *body, bool shrink, br_error *err);
