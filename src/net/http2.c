@@ -105,6 +105,8 @@ void br_h2_close(br_h2 *c) {
 
 const char *br_h2_peer(const br_h2 *c) { return c->peer; }
 
+bool br_h2_ending(const br_h2 *c) { return c->dying; }
+
 static void too_late(void *arg) {
   br_h2 *c = arg;
   if (!c->dying) {
@@ -561,7 +563,11 @@ void br_h2_consume(br_h2_stream *s, size_t n) {
   if (n > s->unconsumed_bytes) n = s->unconsumed_bytes;
   s->unconsumed_bytes -= n;
   if (!n || c->dying || s->detached) return;
-  nghttp2_session_consume_stream(c->ng, s->id, n);
+  /* Not nghttp2_session_consume_stream: it waits for half a window, and a reader that holds the other half would starve. */
+  s->credit_bytes += (uint32_t)n;
+  if (s->credit_bytes < c->options.window_bytes / H2_CREDIT_SHARE) return;
+  nghttp2_submit_window_update(c->ng, 0, s->id, (int32_t)s->credit_bytes);
+  s->credit_bytes = 0;
   mark_dirty(c);
 }
 

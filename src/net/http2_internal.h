@@ -12,6 +12,7 @@
 #define H2_ARENA_BYTES (64u << 10)     /* frame headers, control frames, small pieces of bodies */
 #define H2_COPY_BYTES 2048             /* pieces up to this are copied into the arena: fewer iovecs */
 #define H2_DATA_FRAME_BYTES (1u << 20) /* DATA frames sent are no longer */
+#define H2_CREDIT_SHARE 8              /* a stream's credit is told to the peer in eighths of its window */
 #define H2_TURN_BYTES (8u << 20)       /* sent or received in one turn of the loop; then others get theirs */
 
 /* Bytes to send: a head that is copied, a body that is pinned. */
@@ -49,9 +50,10 @@ struct br_h2_stream {
   h2_msg *first, *last; /* to send; offset bytes of first have gone */
   size_t offset;
   uint64_t queued_bytes;
-  uint64_t unconsumed_bytes;
-  bool detached; /* no callbacks any more */
-  bool finished; /* ends after the queue */
+  uint64_t unconsumed_bytes; /* received, credit not given back */
+  uint32_t credit_bytes;     /* given back by the reader, not told to the peer yet */
+  bool detached;             /* no callbacks any more */
+  bool finished;             /* ends after the queue */
   bool has_trailers, deferred, responded;
   bool pulling, again;
   br_h2_header *trailers;
