@@ -257,7 +257,11 @@ static void doom(void *arg) {
 
 static void open_or_doom(br_flight_stream *s) {
   br_flight_client *c = s->client;
-  if (open_stream(s) || br_h2_ending(c->h2)) return; /* ending: it waits for the next connection */
+  if (open_stream(s)) return;
+  if (br_h2_ending(c->h2)) { /* it waits for the next connection */
+    s->generation = c->generation + 1;
+    return;
+  }
   s->doomed = true;
   if (!c->doom) c->doom = br_timer_start(c->loop, 0, 0, doom, c);
 }
@@ -273,8 +277,16 @@ static void on_connected(void *arg, int fd, const br_error *why) {
                        .window_bytes = c->window_bytes,
                        .max_frame_bytes = RESULT_FRAME_BYTES,
                        .ready_ms = took < c->connect_ms ? c->connect_ms - (uint32_t)took : 1};
-    br_h2_handler h = {c,          NULL,       on_header,        on_nothing, on_data, on_target,
-                       on_nothing, on_nothing, on_stream_closed, on_nothing, on_gone};
+    br_h2_handler h = {.arg = c,
+                       .header = on_header,
+                       .headers_done = on_nothing,
+                       .data = on_data,
+                       .target = on_target,
+                       .peer_ended = on_nothing,
+                       .pull = on_nothing,
+                       .closed = on_stream_closed,
+                       .ready = on_nothing,
+                       .gone = on_gone};
     if (br_h2_new(c->loop, fd, &o, &h, &c->h2, &err) == BR_OK) {
       for (br_flight_stream *s = c->first; s; s = s->next) open_or_doom(s);
       return;

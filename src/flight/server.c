@@ -432,8 +432,17 @@ static void on_accepted(void *arg, int fd, const char *peer) {
                      .window_bytes = REQUEST_WINDOW_BYTES,
                      .max_frame_bytes = REQUEST_FRAME_BYTES,
                      .ready_ms = s->handshake_ms};
-  br_h2_handler h = {k,       on_request, on_header, on_headers_done, on_data, on_target, on_peer_ended,
-                     on_pull, on_closed,  on_ready,  on_gone};
+  br_h2_handler h = {.arg = k,
+                     .request = on_request,
+                     .header = on_header,
+                     .headers_done = on_headers_done,
+                     .data = on_data,
+                     .target = on_target,
+                     .peer_ended = on_peer_ended,
+                     .pull = on_pull,
+                     .closed = on_closed,
+                     .ready = on_ready,
+                     .gone = on_gone};
   br_error err = {0};
   if (br_h2_new(s->loop, fd, &o, &h, &k->h2, &err) != BR_OK) {
     br_log(BR_LOG_WARN, "flight: %s", err.message);

@@ -72,7 +72,7 @@ int h2_out_flush(br_h2 *c) {
   }
   o->first = 0;
   o->arena_used = 0;
-  o->blocked = false;
+  o->blocked = o->turn_bytes >= H2_TURN_BYTES; /* the poll reports a writable socket at once, after the others' turns */
   return 0;
 }
 
@@ -84,7 +84,7 @@ static bool has_room(const h2_out *o, size_t arena_bytes, uint32_t entries) {
 int h2_out_room(br_h2 *c, size_t arena_bytes, uint32_t entries) {
   h2_out *o = &c->out;
   if (o->turn_bytes >= H2_TURN_BYTES) {
-    o->blocked = true; /* the poll reports a writable socket at once, after the other connections */
+    o->blocked = true;
     return 0;
   }
   if (has_room(o, arena_bytes, entries)) return 1;
