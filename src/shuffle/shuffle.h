@@ -13,33 +13,38 @@
 #include "base/budget.h"
 
 /* ---- writing (executor) ---------------------------------------------------------------------------------------- */
-/* Asks the node for memory for the map output; false: go to disk. Any thread; may block for a round trip. */
+/* Asks the node for memory for the map output; false: go to disk. Any thread; may block for a round trip. reserve NULL:
+ * always granted. release (may be NULL: then the node settles it when the attempt ends) gives back what was granted, once the
+ * output has moved to disk or is given up. */
 typedef struct br_reserver {
   bool (*reserve)(void *arg, uint64_t bytes);
   void *arg;
+  void (*release)(void *arg, uint64_t bytes);
 } br_reserver;
 
 typedef enum br_part_kind { BR_PART_SINGLE, BR_PART_HASH, BR_PART_RANGE } br_part_kind;
 
 typedef struct br_writer_options {
   br_attempt_id id;
-  const br_schema *schema;        /* stored columns: the SQL's columns without the trailing partition number or sort key */
+  const br_schema *schema; /* stored columns: the SQL's columns without the trailing partition number or sort key */
   br_part_kind kind;
-  uint32_t partitions;            /* >= 1 */
-  bool ordered;                   /* one thread writes; chunks of a partition keep the order of rows */
-  br_codec codec_memory;          /* for chunks that stay in memory: usually BR_CODEC_NONE */
-  br_codec codec_disk;            /* once the output is on disk: usually BR_CODEC_LZ4 */
-  uint64_t scatter_buffer_bytes;  /* bound of all per-partition buffers of the attempt; the largest is flushed first */
-  uint64_t chunk_bytes;           /* flush a partition's buffer at this size; 0: 1 MiB */
-  const char *spill_dir;          /* the attempt's directory for a disk file; made when needed */
-  br_reserver reserver;           /* called in steps of >= 4 MiB */
-  const void *const *bounds; const uint32_t *bound_bytes; uint32_t n_bounds; /* RANGE: n_bounds + 1 = partitions; sorted byte strings, borrowed */
+  uint32_t partitions;           /* >= 1 */
+  bool ordered;                  /* one thread writes; chunks of a partition keep the order of rows */
+  br_codec codec_memory;         /* for chunks that stay in memory: usually BR_CODEC_NONE */
+  br_codec codec_disk;           /* once the output is on disk: usually BR_CODEC_LZ4 */
+  uint64_t scatter_buffer_bytes; /* bound of all per-partition buffers of the attempt; the largest is flushed first */
+  uint64_t chunk_bytes;          /* flush a partition's buffer at this size; 0: 1 MiB */
+  const char *spill_dir;         /* the attempt's directory for a disk file; made when needed */
+  br_reserver reserver;          /* called in steps of >= 4 MiB */
+  const void *const *bounds;
+  const uint32_t *bound_bytes;
+  uint32_t n_bounds; /* RANGE: n_bounds + 1 = partitions; sorted byte strings, borrowed */
 } br_writer_options;
 
-typedef struct br_map_output {      /* what a commit hands over */
-  int fd;                           /* owned by the receiver: sealed memfd or an open file */
+typedef struct br_map_output { /* what a commit hands over */
+  int fd;                      /* owned by the receiver: sealed memfd or an open file */
   bool in_memory;
-  char *path;                       /* disk file, else NULL; free it */
+  char *path; /* disk file, else NULL; free it */
   uint64_t file_bytes, index_offset;
   uint64_t rows, bytes, spilled_bytes, reserved_bytes;
   uint64_t *partition_rows, *partition_bytes; /* [partitions]; free them */
@@ -50,11 +55,12 @@ BR_MUST_USE br_status br_writer_open(const br_writer_options *o, br_writer **out
 /* One state a writing thread. The last vector is the partition number (HASH: int32/uint32/uint16/int64, FIXED of width 2, 4
  * or 8), or the sort key (RANGE: STRING), absent for SINGLE. A key equal to several bounds is spread over their partitions. */
 BR_MUST_USE br_status br_writer_thread(br_writer *w, void **state, br_error *err);
-BR_MUST_USE br_status br_writer_write(br_writer *w, void *state, const br_vec *columns, uint32_t n_columns, uint32_t rows, br_error *err);
+BR_MUST_USE br_status br_writer_write(br_writer *w, void *state, const br_vec *columns, uint32_t n_columns,
+                                      uint32_t rows, br_error *err);
 BR_MUST_USE br_status br_writer_thread_end(br_writer *w, void *state, br_error *err);
 void br_writer_thread_abandon(br_writer *w, void *state);
 BR_MUST_USE br_status br_writer_commit(br_writer *w, br_map_output *out, br_error *err); /* all threads ended */
-void br_writer_free(br_writer *w); /* without a commit: everything it wrote is removed */
+void br_writer_free(br_writer *w);         /* without a commit: everything it wrote is removed */
 void br_map_output_free(br_map_output *o); /* closes fd, frees; does not unlink */
 
 /* ---- one map output, opened (both sides) ------------------------------------------------------------------------ */
@@ -65,22 +71,30 @@ br_mapfile *br_mapfile_ref(br_mapfile *f);
 void br_mapfile_unref(br_mapfile *f);
 uint32_t br_mapfile_partitions(const br_mapfile *f);
 /* Chunks of partitions [first, last) in order (partition, then as written). */
-typedef struct br_chunk { uint32_t partition; uint32_t head_bytes; uint64_t body_bytes, offset; uint64_t rows; uint64_t checksum; } br_chunk;
-size_t br_mapfile_find(const br_mapfile *f, uint32_t first, uint32_t last, const br_chunk **chunks); /* contiguous in the index */
+typedef struct br_chunk {
+  uint32_t partition;
+  uint32_t head_bytes;
+  uint64_t body_bytes, offset;
+  uint64_t rows;
+  uint64_t checksum;
+} br_chunk;
+size_t br_mapfile_find(const br_mapfile *f, uint32_t first, uint32_t last,
+                       const br_chunk **chunks); /* contiguous in the index */
 /* The schema message of the output. */
 void br_mapfile_schema(const br_mapfile *f, const void **head, size_t *bytes);
 /* A chunk's bytes, checksum verified: mapped memory (release drops a reference on f), or a read into fresh aligned memory. */
-BR_MUST_USE br_status br_mapfile_chunk(br_mapfile *f, const br_chunk *c, const void **head, br_ipc_body *body, br_error *err);
+BR_MUST_USE br_status br_mapfile_chunk(br_mapfile *f, const br_chunk *c, const void **head, br_ipc_body *body,
+                                       br_error *err);
 
 /* ---- the node's store (worker, loop thread) ---------------------------------------------------------------------- */
 typedef struct br_store br_store;
 typedef struct br_store_options {
-  const char *dir;              /* this worker's shuffle directory */
-  uint64_t memory_bytes;        /* bound of what is kept in memory: "store_memory_bytes" */
-  uint64_t disk_bytes;          /* quota; 0: the disk */
+  const char *dir;       /* this worker's shuffle directory */
+  uint64_t memory_bytes; /* bound of what is kept in memory: "store_memory_bytes" */
+  uint64_t disk_bytes;   /* quota; 0: the disk */
 } br_store_options;
 BR_MUST_USE br_status br_store_new(const br_store_options *o, br_store **out, br_error *err);
-void br_store_free(br_store *s);  /* removes everything it holds */
+void br_store_free(br_store *s); /* removes everything it holds */
 /* Reservations of executors for outputs being written. A refusal makes the store spill committed outputs in the background
  * so that later requests pass; the asker goes to disk meanwhile. */
 bool br_store_reserve(br_store *s, uint64_t bytes);
@@ -96,47 +110,64 @@ void br_store_drop_stage(br_store *s, uint64_t query, uint32_t stage);
 void br_store_drop_query(br_store *s, uint64_t query);
 /* Ask the store's own spill thread to move committed in-memory outputs to disk until `bytes` are free (oldest first). */
 void br_store_spill(br_store *s, uint64_t bytes);
-typedef struct br_store_gauge { uint64_t memory_bytes, peak_memory_bytes, disk_bytes, outputs, spilled_bytes; } br_store_gauge;
+typedef struct br_store_gauge {
+  uint64_t memory_bytes, peak_memory_bytes, disk_bytes, outputs, spilled_bytes;
+} br_store_gauge;
 br_store_gauge br_store_gauge_now(br_store *s);
 
 /* ---- reading (executor) ------------------------------------------------------------------------------------------ */
 typedef struct br_loop br_loop;
-typedef struct br_read_local { br_mapfile *file; uint32_t map; } br_read_local;                 /* references are taken */
-typedef struct br_read_remote { const char *uri; uint32_t worker, incarnation, outputs; } br_read_remote; /* strings are copied */
+typedef struct br_read_local {
+  br_mapfile *file;
+  uint32_t map;
+} br_read_local; /* references are taken */
+typedef struct br_read_remote {
+  const char *uri;
+  uint32_t worker, incarnation, outputs;
+} br_read_remote; /* strings are copied */
 typedef struct br_reader_options {
-  br_loop *loop;                 /* its network; the reader is created and freed on any thread, next() blocks on others */
-  const br_schema *schema;       /* expected; a source with other types is BR_CORRUPT */
-  uint64_t query; uint32_t stage, table_version, first, last, map_first, map_last;
-  const br_read_local *local; size_t n_local;
-  const br_read_remote *remote; size_t n_remote;
-  bool ordered;                  /* map by map, chunk by chunk */
-  uint64_t buffer_bytes;         /* bound of fetched, undelivered bytes */
+  br_loop *loop;           /* its network; the reader is created and freed on any thread, next() blocks on others */
+  const br_schema *schema; /* expected; a source with other types is BR_CORRUPT */
+  uint64_t query;
+  uint32_t stage, table_version, first, last, map_first, map_last;
+  const br_read_local *local;
+  size_t n_local;
+  const br_read_remote *remote;
+  size_t n_remote;
+  bool ordered;          /* map by map, chunk by chunk */
+  uint64_t buffer_bytes; /* bound of fetched, undelivered bytes */
   const char *secret;
-  uint32_t retry, retry_ms;      /* of a failed fetch: 3, 200 doubling; never after a batch of that source was delivered */
-  uint32_t silent_ms;            /* a source that sends nothing this long fails; 0: 30,000 */
+  uint32_t retry, retry_ms; /* of a failed fetch: 3, 200 doubling; never after a batch of that source was delivered */
+  uint32_t silent_ms;       /* a source that sends nothing this long fails; 0: 30,000 */
 } br_reader_options;
 typedef struct br_reader br_reader;
 BR_MUST_USE br_status br_reader_open(const br_reader_options *o, br_reader **out, br_error *err);
 /* Any thread, several at once. Blocks until a batch is there; *out NULL: end; a failure is repeated to every later caller.
  * Fetch failures are BR_FETCH with blame FETCH and the worker's number (or the output's id for a bad checksum). */
 BR_MUST_USE br_status br_reader_next(br_reader *r, br_batch **out, br_error *err);
-void br_reader_cancel(br_reader *r);  /* any thread: next() returns BR_CANCELLED */
-void br_reader_free(br_reader *r);    /* no next() under way */
-typedef struct br_reader_stats { uint64_t rows, bytes, remote_bytes, wait_us; } br_reader_stats;
+void br_reader_cancel(br_reader *r); /* any thread: next() returns BR_CANCELLED */
+void br_reader_free(br_reader *r);   /* no next() under way */
+typedef struct br_reader_stats {
+  uint64_t rows, bytes, remote_bytes, wait_us;
+} br_reader_stats;
 br_reader_stats br_reader_stats_now(br_reader *r);
 
 /* ---- serving (worker): the flight backend's DoGet ----------------------------------------------------------------- */
 struct br_flight_source;
-typedef struct br_serve_set { br_mapfile **files; const uint32_t *maps; size_t n; } br_serve_set; /* in the order to send */
+typedef struct br_serve_set {
+  br_mapfile **files;
+  const uint32_t *maps;
+  size_t n;
+} br_serve_set; /* in the order to send */
 /* A source that sends the schema, then every chunk of partitions [first, last) of the set: merged over outputs, partition by
  * partition unless ordered (then map by map). app_metadata of each message: u32 map, u32 partition (little endian). Reads of
  * disk files happen on pool threads. At most window bytes are read ahead of the peer. */
-BR_MUST_USE br_status br_serve_source(br_loop *loop, void *flight_call, const br_serve_set *set, uint32_t first, uint32_t last,
-                                      bool ordered, struct br_flight_source *out, br_error *err);
+BR_MUST_USE br_status br_serve_source(br_loop *loop, void *flight_call, const br_serve_set *set, uint32_t first,
+                                      uint32_t last, bool ordered, struct br_flight_source *out, br_error *err);
 
 /* ---- the backend interface ------------------------------------------------------------------------------------- */
 typedef struct br_shuffle_backend {
-  const char *name;               /* "flight" */
+  const char *name; /* "flight" */
   bool outlives_worker, read_while_written, ranges;
   BR_MUST_USE br_status (*writer_open)(const br_writer_options *o, br_writer **out, br_error *err);
   BR_MUST_USE br_status (*reader_open)(const br_reader_options *o, br_reader **out, br_error *err);

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The chunks of one attempt on their way into a map output: new → add (any thread, many times) → commit → free.
+ *
+ * It starts as a memfd. Memory is asked for in growing steps; at the first refusal (or when the memfd itself can't grow) all
+ * that is there is copied to a disk file, sorted by partition, and the memory goes. From then on chunks gather in a run
+ * buffer; a full one is sorted by partition and appended to the file, so that a partition is contiguous in each run. The
+ * index is sorted by (partition, offset): since offsets grow, that is the order of writing within each partition.
+ *
+ * Threads: `mode` is held shared while a chunk goes into the memfd, exclusively while everything moves to disk; `lock` guards
+ * the rest. The order is mode, then lock. A run is written without lock by the thread that filled it, while the others
+ * fill the second buffer; if that one is full too, they wait for the disk.
+ * Bounds: memory as granted by the reserver; run buffers: run_limit_bytes twice (see output.h), plus one chunk if a single
+ * chunk is larger; the index takes 40 bytes a chunk.
+ */
+#include "shuffle/output.h"
+
+#include "base/mem.h"
+#include "base/util.h"
+#include "shuffle/fileio.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#define XXH_STATIC_LINKING_ONLY
+#include <xxhash.h>
+
+#define RESERVE_STEP_BYTES_MIN (4u << 20)
+#define RESERVE_STEP_BYTES_MAX (64u << 20)
+
+typedef struct chunk_list {
+  br_chunk *items;
+  size_t n, capacity;
+} chunk_list;
+
+typedef struct run {
+  br_buf data;
+  chunk_list chunks; /* offsets within data */
+} run;
+
+struct br_output {
+  br_attempt_id id;
+  uint32_t partitions;
+  br_codec codec_memory, codec_disk;
+  br_reserver reserver;
+  char *path;
+  br_buf schema_head;
+  uint64_t run_limit_bytes;
+
+  pthread_rwlock_t mode;
+  _Atomic bool on_disk; /* changes under mode held exclusively */
+
+  pthread_mutex_t lock;
+  pthread_cond_t written; /* a run went to disk */
+  int fd;                 /* memfd or file */
+  uint64_t end;           /* next free offset */
+  uint64_t granted_bytes;
+  chunk_list chunks;  /* in the file */
+  run filling, spare; /* on disk only */
+  bool writing;       /* a thread writes a run */
+  br_error failure;   /* of the disk; repeated to all */
+  bool committed;
+};
+
+static void list_add(chunk_list *l, const br_chunk *c) {
+  br_grow((void **)&l->items, &l->capacity, l->n, sizeof *l->items);
+  l->items[l->n++] = *c;
+}
+
+static char *make_path(const br_writer_options *o) {
+  return br_asprintf("%s/t%" PRIu32 ".a%u.map", o->spill_dir != NULL ? o->spill_dir : ".", o->id.task,
+                     (unsigned)o->id.attempt);
+}
+
+static uint64_t run_limit(uint64_t scatter_buffer_bytes) {
+  uint64_t both = scatter_buffer_bytes / 2;
+  if (both > BR_OUTPUT_RUN_BUFFER_BYTES_MAX) both = BR_OUTPUT_RUN_BUFFER_BYTES_MAX;
+  if (both < BR_OUTPUT_RUN_BUFFER_BYTES_MIN) both = BR_OUTPUT_RUN_BUFFER_BYTES_MIN;
+  return both / 2;
+}
+
+br_status br_output_new(const br_writer_options *o, br_output **out, br_error *err) {
+  br_output *w = br_calloc(1, sizeof *w);
+  br_status status = BR_OK;
+  unsigned char header[BR_MAPFILE_HEADER_BYTES];
+  w->id = o->id;
+  w->partitions = o->partitions;
+  w->codec_memory = o->codec_memory;
+  w->codec_disk = o->codec_disk;
+  w->reserver = o->reserver;
+  w->path = make_path(o);
+  w->run_limit_bytes = run_limit(o->scatter_buffer_bytes);
+  pthread_rwlock_init(&w->mode, NULL);
+  pthread_mutex_init(&w->lock, NULL);
+  pthread_cond_init(&w->written, NULL);
+  w->end = BR_MAPFILE_HEADER_BYTES;
+  w->fd = memfd_create("brant-map-output", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (w->fd < 0) {
+    status = br_fail_errno(err, errno, BR_BLAME_TASK, "cannot create memory for a map output");
+    goto done;
+  }
+  br_mapfile_header(header);
+  BR_TRY_GOTO(br_shuffle_pwrite(w->fd, header, sizeof header, 0, NULL, err));
+  BR_TRY_GOTO(br_ipc_encode_schema(o->schema, &w->schema_head, err));
+  *out = w;
+done:
+  if (status != BR_OK) br_output_free(w);
+  return status;
+}
+
+br_codec br_output_codec(const br_output *o) {
+  return atomic_load_explicit(&o->on_disk, memory_order_relaxed) ? o->codec_disk : o->codec_memory;
+}
+
+/* ---- checksums over the three pieces of a chunk */
+static const unsigned char zeros[BR_MAPFILE_ALIGN_BYTES];
+
+static int chunk_pieces(const br_buf *head, const br_buf *body, struct iovec iov[3]) {
+  iov[0] = (struct iovec){.iov_base = head->data, .iov_len = head->len};
+  iov[1] = (struct iovec){.iov_base = (void *)zeros, .iov_len = br_mapfile_align(head->len) - head->len};
+  iov[2] = (struct iovec){.iov_base = body->data, .iov_len = body->len};
+  return 3;
+}
+
+static uint64_t checksum_pieces(const struct iovec *iov, int n) {
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  for (int i = 0; i < n; i++)
+    if (iov[i].iov_len > 0) XXH3_64bits_update(&state, iov[i].iov_base, iov[i].iov_len);
+  return XXH3_64bits_digest(&state);
+}
+
+/* ---- runs */
+/* Append the sorted chunks of src, whose bytes lie in data, to the file at w->end, and to the index. The caller alone
+ * writes to the file. */
+static br_status append_sorted(br_output *w, const unsigned char *data, chunk_list *src, br_error *err) {
+  br_status status = BR_OK;
+  struct iovec *iov = br_malloc((src->n + 1) * sizeof *iov);
+  uint64_t at = w->end;
+  br_chunks_sort(src->items, src->n);
+  for (size_t i = 0; i < src->n; i++) {
+    br_chunk *c = &src->items[i];
+    uint64_t bytes = br_chunk_stored_bytes(c);
+    iov[i] = (struct iovec){.iov_base = (void *)(data + c->offset), .iov_len = bytes};
+    c->offset = at;
+    at += bytes;
+  }
+  BR_TRY_GOTO(br_shuffle_pwritev(w->fd, iov, src->n, w->end, w->path, err));
+  w->end = at;
+  for (size_t i = 0; i < src->n; i++) list_add(&w->chunks, &src->items[i]);
+  src->n = 0;
+done:
+  free(iov);
+  return status;
+}
+
+/* Under lock, which is given up meanwhile: write the run that is being filled. */
+static br_status write_run(br_output *w, br_error *err) {
+  run full = w->filling;
+  w->filling = w->spare;
+  w->spare = (run){0};
+  w->writing = true;
+  pthread_mutex_unlock(&w->lock);
+  br_status status = append_sorted(w, (const unsigned char *)full.data.data, &full.chunks, err);
+  br_buf_clear(&full.data);
+  full.chunks.n = 0;
+  pthread_mutex_lock(&w->lock);
+  w->spare = full;
+  w->writing = false;
+  if (status != BR_OK && w->failure.code == BR_OK) w->failure = *err;
+  pthread_cond_broadcast(&w->written);
+  return status;
+}
+
+static br_status add_to_run(br_output *w, br_chunk *c, const struct iovec *iov, int n_iov, br_error *err) {
+  br_status status = BR_OK;
+  uint64_t bytes = br_chunk_stored_bytes(c);
+  pthread_mutex_lock(&w->lock);
+  for (;;) {
+    if (w->failure.code != BR_OK) {
+      *err = w->failure;
+      status = err->code;
+      goto done;
+    }
+    if (w->filling.data.len == 0 || w->filling.data.len + bytes <= w->run_limit_bytes) break;
+    if (w->writing)
+      pthread_cond_wait(&w->written, &w->lock); /* bounded by the disk: its writer ends with success or an error */
+    else
+      BR_TRY_GOTO(write_run(w, err));
+  }
+  c->offset = w->filling.data.len;
+  for (int i = 0; i < n_iov; i++)
+    if (iov[i].iov_len > 0) br_buf_add(&w->filling.data, iov[i].iov_base, iov[i].iov_len);
+  list_add(&w->filling.chunks, c);
+done:
+  pthread_mutex_unlock(&w->lock);
+  return status;
+}
+
+/* ---- memory, and the way to disk */
+static void give_back(br_output *w) {
+  if (w->granted_bytes > 0 && w->reserver.release != NULL) {
+    w->reserver.release(w->reserver.arg, w->granted_bytes);
+    w->granted_bytes = 0;
+  }
+}
+
+/* mode is held exclusively. */
+static br_status move_to_disk(br_output *w, br_error *err) {
+  br_status status = BR_OK;
+  unsigned char header[BR_MAPFILE_HEADER_BYTES];
+  chunk_list old = w->chunks;
+  int memory = w->fd, fd = -1;
+  uint64_t old_end = w->end;
+  void *map = MAP_FAILED;
+  if (w->failure.code != BR_OK) {
+    *err = w->failure;
+    return err->code;
+  }
+  BR_TRY_GOTO(br_shuffle_create(w->path, &fd, err));
+  br_mapfile_header(header);
+  BR_TRY_GOTO(br_shuffle_pwrite(fd, header, sizeof header, 0, w->path, err));
+  if (old.n > 0) {
+    map = mmap(NULL, old_end, PROT_READ, MAP_SHARED, memory, 0);
+    if (map == MAP_FAILED) {
+      status = br_fail_errno(err, errno, BR_BLAME_TASK, "cannot map a map output to move it to disk");
+      goto done;
+    }
+  }
+  w->fd = fd;
+  w->chunks = (chunk_list){0};
+  w->end = BR_MAPFILE_HEADER_BYTES;
+  if (old.n > 0) status = append_sorted(w, map, &old, err);
+  if (map != MAP_FAILED) munmap(map, old_end);
+  close(memory);
+  free(old.items);
+  fd = -1;
+  give_back(w);
+  atomic_store_explicit(&w->on_disk, true, memory_order_relaxed);
+done:
+  if (fd >= 0) {
+    close(fd);
+    unlink(w->path);
+  }
+  if (status != BR_OK) w->failure = *err;
+  return status;
+}
+
+/* Under lock. */
+static bool reserve_up_to(br_output *w, uint64_t end) {
+  if (end <= w->granted_bytes || w->reserver.reserve == NULL) {
+    if (w->reserver.reserve == NULL && w->granted_bytes < end) w->granted_bytes = end;
+    return true;
+  }
+  uint64_t step = w->granted_bytes / 4;
+  if (step < RESERVE_STEP_BYTES_MIN) step = RESERVE_STEP_BYTES_MIN;
+  if (step > RESERVE_STEP_BYTES_MAX) step = RESERVE_STEP_BYTES_MAX;
+  if (step < end - w->granted_bytes) step = end - w->granted_bytes;
+  if (!w->reserver.reserve(w->reserver.arg, step)) return false;
+  w->granted_bytes += step;
+  return true;
+}
+
+/* mode is held shared. *refused: neither stored nor failed, go to disk. */
+static br_status add_to_memory(br_output *w, br_chunk *c, struct iovec *iov, int n_iov, bool *refused, br_error *err) {
+  uint64_t bytes = br_chunk_stored_bytes(c);
+  pthread_mutex_lock(&w->lock);
+  *refused = !reserve_up_to(w, w->end + bytes);
+  if (!*refused) {
+    c->offset = w->end;
+    w->end += bytes;
+  }
+  pthread_mutex_unlock(&w->lock);
+  if (*refused) return BR_OK;
+  br_status status = br_shuffle_pwritev(w->fd, iov, (size_t)n_iov, c->offset, NULL, err);
+  if (status == BR_NO_SPACE || status == BR_OUT_OF_MEMORY || (status != BR_OK && err->sys_errno == EFBIG)) {
+    br_error_clear(err);
+    *refused = true; /* the hole in the file is never named by the index */
+    return BR_OK;
+  }
+  BR_TRY(status);
+  pthread_mutex_lock(&w->lock);
+  list_add(&w->chunks, c);
+  pthread_mutex_unlock(&w->lock);
+  return BR_OK;
+}
+
+br_status br_output_add(br_output *w, uint32_t partition, uint64_t rows, const br_buf *head, const br_buf *body,
+                        br_error *err) {
+  struct iovec iov[3];
+  br_status status = BR_OK;
+  int n_iov = chunk_pieces(head, body, iov);
+  if (head->len == 0 || head->len > BR_MAPFILE_MAX_HEAD_BYTES || body->len % BR_MAPFILE_ALIGN_BYTES != 0)
+    return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "chunk with a message of %zu bytes and a body of %zu bytes",
+                   head->len, body->len);
+  br_chunk c = {.partition = partition,
+                .head_bytes = (uint32_t)head->len,
+                .body_bytes = body->len,
+                .rows = rows,
+                .checksum = checksum_pieces(iov, n_iov)};
+  pthread_rwlock_rdlock(&w->mode);
+  bool disk = w->on_disk, refused = false;
+  if (!disk) status = add_to_memory(w, &c, iov, n_iov, &refused, err);
+  pthread_rwlock_unlock(&w->mode);
+  if (status != BR_OK || (!disk && !refused)) return status;
+  if (refused) {
+    n_iov = chunk_pieces(head, body, iov); /* a failed write may have used them up */
+    pthread_rwlock_wrlock(&w->mode);
+    if (!w->on_disk) status = move_to_disk(w, err);
+    pthread_rwlock_unlock(&w->mode);
+    BR_TRY(status);
+  }
+  return add_to_run(w, &c, iov, n_iov, err);
+}
+
+/* ---- the end */
+static br_status write_tail(br_output *w, br_error *err) {
+  br_status status = BR_OK;
+  br_buf tail = {0};
+  br_chunks_sort(w->chunks.items, w->chunks.n);
+  br_mapfile_tail(&w->id, w->partitions, &w->schema_head, w->chunks.items, w->chunks.n, w->end, &tail);
+  BR_TRY_GOTO(br_shuffle_pwrite(w->fd, tail.data, tail.len, w->end, w->on_disk ? w->path : NULL, err));
+done:
+  if (status == BR_OK) w->end += tail.len;
+  br_buf_free(&tail);
+  return status;
+}
+
+static br_status finish_memory(br_output *w, br_error *err) {
+  /* The tail is small: the node counts the true size when the output comes in, so a refusal here doesn't matter. */
+  if (w->chunks.n > 0) (void)reserve_up_to(w, w->end + w->schema_head.len + w->chunks.n * sizeof(br_chunk) + 4096);
+  BR_TRY(write_tail(w, err));
+  if (ftruncate(w->fd, (off_t)w->end) != 0 ||
+      fcntl(w->fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    return br_fail_errno(err, errno, BR_BLAME_TASK, "cannot seal the memory of a map output");
+  return BR_OK;
+}
+
+static br_status finish_disk(br_output *w, br_error *err) {
+  br_status status = BR_OK;
+  pthread_mutex_lock(&w->lock);
+  while (w->writing) pthread_cond_wait(&w->written, &w->lock);
+  if (w->failure.code != BR_OK) {
+    *err = w->failure;
+    status = err->code;
+  } else if (w->filling.data.len > 0) {
+    status = write_run(w, err);
+  }
+  pthread_mutex_unlock(&w->lock);
+  return status == BR_OK ? write_tail(w, err) : status;
+}
+
+br_status br_output_commit(br_output *w, br_map_output *out, br_error *err) {
+  bool disk = w->on_disk;
+  if (w->committed) return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "a map output is committed twice");
+  br_status status = disk ? finish_disk(w, err) : finish_memory(w, err);
+  BR_TRY(status);
+  *out = (br_map_output){.fd = w->fd,
+                         .in_memory = !disk,
+                         .path = disk ? br_strdup(w->path) : NULL,
+                         .file_bytes = w->end,
+                         .spilled_bytes = disk ? w->end : 0,
+                         .reserved_bytes = w->reserver.reserve != NULL ? w->granted_bytes : 0,
+                         .partition_rows = br_calloc(w->partitions, sizeof(uint64_t)),
+                         .partition_bytes = br_calloc(w->partitions, sizeof(uint64_t))};
+  for (size_t i = 0; i < w->chunks.n; i++) {
+    const br_chunk *c = &w->chunks.items[i];
+    uint64_t bytes = br_chunk_stored_bytes(c);
+    out->partition_rows[c->partition] += c->rows;
+    out->partition_bytes[c->partition] += bytes;
+    out->rows += c->rows;
+    out->bytes += bytes;
+  }
+  out->index_offset = out->file_bytes - sizeof(br_mapfile_trailer) - w->chunks.n * sizeof(br_chunk);
+  w->fd = -1;
+  w->granted_bytes = 0; /* the receiver settles them */
+  w->committed = true;
+  return BR_OK;
+}
+
+void br_output_free(br_output *w) {
+  if (w == NULL) return;
+  if (w->fd >= 0) close(w->fd);
+  if (w->on_disk && !w->committed) unlink(w->path);
+  if (w->reserver.reserve != NULL) give_back(w);
+  br_buf_free(&w->filling.data);
+  br_buf_free(&w->spare.data);
+  free(w->filling.chunks.items);
+  free(w->spare.chunks.items);
+  free(w->chunks.items);
+  br_buf_free(&w->schema_head);
+  free(w->path);
+  pthread_cond_destroy(&w->written);
+  pthread_mutex_destroy(&w->lock);
+  pthread_rwlock_destroy(&w->mode);
+  free(w);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Where the chunks of one attempt go: a memfd, and a disk file once the node refuses memory. Used by writer.c alone. */
+#ifndef BRANT_SHUFFLE_OUTPUT_H
+#define BRANT_SHUFFLE_OUTPUT_H
+
+#include "shuffle/mapfile.h"
+
+/* Of both run buffers together, the one being filled and the one being written. */
+#define BR_OUTPUT_RUN_BUFFER_BYTES_MAX (64u << 20)
+#define BR_OUTPUT_RUN_BUFFER_BYTES_MIN (2u << 20)
+
+typedef struct br_output br_output;
+BR_MUST_USE br_status br_output_new(const br_writer_options *o, br_output **out, br_error *err);
+/* For the next chunk: memory or disk. Any thread. */
+br_codec br_output_codec(const br_output *o);
+/* Store one chunk. Any thread; chunks of one partition from one thread keep their order. */
+BR_MUST_USE br_status br_output_add(br_output *o, uint32_t partition, uint64_t rows, const br_buf *head,
+                                    const br_buf *body, br_error *err);
+BR_MUST_USE br_status br_output_commit(br_output *o, br_map_output *out, br_error *err);
+void br_output_free(br_output *o); /* without a commit: the file is removed, the reservation given back */
+
+#endif

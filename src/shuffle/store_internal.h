@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What store.c and store_spill.c share. All fields under `lock` unless a comment says otherwise. */
+#ifndef BRANT_SHUFFLE_STORE_INTERNAL_H
+#define BRANT_SHUFFLE_STORE_INTERNAL_H
+
+#include "shuffle/mapfile.h"
+
+#include "base/map.h"
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* Memory in use, counted until the last reader of an output lets go, which may be after the store is gone. */
+typedef struct store_account {
+  _Atomic uint32_t refs; /* the store, and each output in memory */
+  br_budget memory;
+} store_account;
+
+typedef struct store_entry store_entry;
+struct store_entry {
+  br_attempt_id id;
+  br_mapfile *file;
+  char *path; /* on disk, else NULL */
+  uint64_t file_bytes;
+  bool lent;                  /* its memfd went to another process: moving it to disk would free nothing */
+  bool moving;                /* the spill thread copies it */
+  bool dropped;               /* while it was being copied: the spill thread frees it */
+  store_entry *newer, *older; /* in the list of outputs in memory */
+};
+
+typedef struct store_query {
+  uint64_t id;
+  br_map *entries; /* stage << 32 | task -> store_entry */
+} store_query;
+
+struct br_store {
+  char *dir;
+  uint64_t disk_quota_bytes; /* UINT64_MAX: none */
+  store_account *account;
+
+  pthread_mutex_t lock;
+  pthread_cond_t wake;          /* the spill thread has something to do */
+  br_map *queries;              /* id -> store_query */
+  store_entry *oldest, *newest; /* in memory */
+  uint64_t disk_bytes, spilled_bytes, outputs;
+  uint64_t want_free_bytes;    /* of memory; 0: nothing to do */
+  uint64_t disk_full_until_ms; /* no spilling before */
+  bool disk_full_logged, stopping;
+  pthread_t spiller;
+};
+
+void *br_store_spiller(void *store); /* the spill thread */
+/* Under lock: ask for so much free memory. */
+void br_store_want_free(br_store *s, uint64_t bytes);
+void br_store_unlist(br_store *s, store_entry *e);
+void br_store_entry_free(br_store *s, store_entry *e); /* removes its file */
+char *br_store_path(const br_store *s, const br_attempt_id *id);
+
+#endif
