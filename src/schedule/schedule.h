@@ -4,6 +4,11 @@
  * no allocation failure paths. So a simulated cluster can run it against a million seeds (tests/sim).
  *
  * Task states: pending -> ready -> assigned -> running -> committed | failed | cancelled | stopped.
+ * Attempts of a task are numbered from 1; 0 means "none".
+ *
+ * What the caller owes: the actions of one step are carried out in their order; what goes to one worker arrives there in that
+ * order. What comes back may be late, reordered and repeated. Every attempt that was sent (RUN) gets an answer (TASK_DONE, TASK_FAILED or
+ * EXECUTOR_LOST) also after a CANCEL or DROP_QUERY: its slot is taken until then (or until cancel_ms have passed).
  */
 #ifndef BRANT_SCHEDULE_SCHEDULE_H
 #define BRANT_SCHEDULE_SCHEDULE_H
@@ -13,69 +18,83 @@
 
 typedef struct br_sched br_sched;
 
-typedef struct br_sched_options {        /* 0: the default in the comment */
-  uint32_t max_attempts;                 /* 4: tries of a task for what may pass */
-  uint32_t backoff_first_ms;             /* 200, doubling */
-  uint32_t backoff_max_ms;               /* 10,000 */
-  uint32_t no_worker_ms;                 /* 60,000 without any worker: the queries fail */
-  uint32_t silent_ms;                    /* 10,000 without a word: the worker is lost */
-  uint32_t killer_executors;             /* 3: a task running when that many executors died is the killer */
-  bool speculate;                        /* stragglers get a second attempt */
+typedef struct br_sched_options { /* 0: the default in the comment */
+  uint32_t max_attempts;          /* 4: tries of a task for what may pass */
+  uint32_t backoff_first_ms;      /* 200, doubling */
+  uint32_t backoff_max_ms;        /* 10,000 */
+  uint32_t no_worker_ms;          /* 60,000 without any worker: the queries fail */
+  uint32_t silent_ms;             /* 10,000 without a word: the worker is lost */
+  uint32_t killer_executors;      /* 3: a task running when that many executors died is the killer */
+  uint32_t cancel_ms;             /* 30,000 without an answer to a CANCEL: its slot counts as free again */
 } br_sched_options;
 
 /* ---- a query */
-typedef enum br_read_kind { BR_READ_ALL /* hash, range, single: [partition] of every map */, BR_READ_FORWARD, BR_READ_BROADCAST } br_read_kind;
-typedef struct br_sched_input { uint32_t stage; br_read_kind kind; } br_sched_input;
+typedef enum br_read_kind {
+  BR_READ_ALL /* hash, range, single: [partition] of every map */,
+  BR_READ_FORWARD,
+  BR_READ_BROADCAST
+} br_read_kind;
+typedef struct br_sched_input {
+  uint32_t stage;
+  br_read_kind kind;
+  uint32_t first; /* FORWARD: our task t reads their task t - first (UNION ALL: task lists one after the other) */
+} br_sched_input;
 typedef struct br_sched_stage {
-  uint32_t tasks;                        /* >= 0: a stage of no tasks is finished at once */
-  const br_sched_input *inputs; size_t n_inputs;  /* producer stages have smaller numbers */
+  uint32_t tasks; /* >= 0: a stage of no tasks is finished at once */
+  const br_sched_input *inputs;
+  size_t n_inputs; /* producer stages have smaller numbers */
   bool indeterminate;
-  bool result;                           /* its outputs are read by the caller: kept until br_ev_result_read */
+  bool result; /* its outputs are read by the caller: kept until br_ev_result_read */
 } br_sched_stage;
 
 /* ---- events */
 typedef enum br_event_kind {
-  BR_EV_QUERY,            /* a query arrives: query, stages, n_stages (copied), weight */
-  BR_EV_WORKER_JOINED,    /* worker, incarnation, slots */
-  BR_EV_WORKER_LOST,      /* worker, incarnation: connection closed, process gone */
-  BR_EV_WORKER_HEARD,     /* worker, incarnation: any sign of life */
-  BR_EV_WORKER_DRAINING,  /* worker: no new tasks, please */
-  BR_EV_EXECUTOR_LOST,    /* worker, incarnation, attempts[] that ran in it; error */
-  BR_EV_TASK_STARTED,     /* attempt */
-  BR_EV_TASK_DONE,        /* attempt, worker, incarnation, bytes */
-  BR_EV_TASK_FAILED,      /* attempt, worker, incarnation, error */
-  BR_EV_CANCEL_QUERY,     /* query; error says why (BR_CANCELLED, BR_TIMEOUT) */
-  BR_EV_RESULT_READ,      /* query, stage, task: the caller has this result output; it may go */
-  BR_EV_TICK              /* now_ms alone */
+  BR_EV_QUERY,           /* a query arrives: query, stages, n_stages (copied), weight */
+  BR_EV_WORKER_JOINED,   /* worker, incarnation, slots */
+  BR_EV_WORKER_LOST,     /* worker, incarnation: connection closed, process gone */
+  BR_EV_WORKER_HEARD,    /* worker, incarnation: any sign of life */
+  BR_EV_WORKER_DRAINING, /* worker: no new tasks, please */
+  BR_EV_EXECUTOR_LOST,   /* worker, incarnation, attempts[] that ran in it; error */
+  BR_EV_TASK_STARTED,    /* attempt */
+  BR_EV_TASK_DONE,       /* attempt, worker, incarnation, bytes */
+  BR_EV_TASK_FAILED,     /* attempt, worker, incarnation, error */
+  BR_EV_CANCEL_QUERY,    /* query; error says why (BR_CANCELLED, BR_TIMEOUT) */
+  BR_EV_RESULT_READ, /* query, stage, task, attempt.attempt (of BR_ACT_RESULT; 0: whichever): the caller has this result output; it may go */
+  BR_EV_TICK,        /* now_ms alone */
+  BR_EV_FETCH_FAILED /* error (BR_FETCH with lost or worker): the caller could not read a result output */
 } br_event_kind;
 
 typedef struct br_event {
   br_event_kind kind;
   uint64_t now_ms;
   uint64_t query;
-  const br_sched_stage *stages; size_t n_stages;
+  const br_sched_stage *stages;
+  size_t n_stages;
   uint32_t worker, incarnation, slots;
   br_attempt_id attempt;
-  const br_attempt_id *attempts; size_t n_attempts;
+  const br_attempt_id *attempts;
+  size_t n_attempts;
   uint64_t bytes;
   const br_error *error;
   uint32_t stage, task;
+  uint32_t weight; /* BR_EV_QUERY: its share of the slots; 0 is 1 */
 } br_event;
 
 /* ---- actions */
 typedef enum br_action_kind {
-  BR_ACT_RUN,             /* attempt on worker/incarnation */
-  BR_ACT_CANCEL,          /* attempt on worker/incarnation */
-  BR_ACT_TABLE,           /* query, stage, version: the stage's output table changed: publish it to all workers before later RUNs */
-  BR_ACT_STAGE_DONE,      /* query, stage: all its tasks are committed */
-  BR_ACT_RESULT,          /* query, attempt: this result output is committed on worker/incarnation: the caller may read it */
-  BR_ACT_DROP_STAGE,      /* query, stage: nobody needs its outputs any more */
-  BR_ACT_DROP_OUTPUT,     /* attempt on worker/incarnation: a loser's or a dead attempt's output */
-  BR_ACT_QUERY_DONE,      /* query: well */
-  BR_ACT_QUERY_FAILED,    /* query, error: cancels come before it, DROP_QUERY after */
-  BR_ACT_DROP_QUERY,      /* query: forget everything, everywhere */
-  BR_ACT_WORKER_GONE,     /* worker, incarnation: declared lost; tell the others */
-  BR_ACT_WAKE             /* send BR_EV_TICK at at_ms or before */
+  BR_ACT_RUN,    /* attempt on worker/incarnation */
+  BR_ACT_CANCEL, /* attempt on worker/incarnation */
+  BR_ACT_TABLE, /* query, stage, version: the stage's output table changed: publish it to all workers before later RUNs;
+                             worker set: the same table again, for this worker that has joined since */
+  BR_ACT_STAGE_DONE, /* query, stage: all its tasks are committed */
+  BR_ACT_RESULT, /* query, stage, attempt: this result output is committed on worker/incarnation: the caller may read it */
+  BR_ACT_DROP_STAGE,   /* query, stage: nobody needs its outputs any more */
+  BR_ACT_DROP_OUTPUT,  /* attempt on worker/incarnation: a loser's or a dead attempt's output */
+  BR_ACT_QUERY_DONE,   /* query: well */
+  BR_ACT_QUERY_FAILED, /* query, error: cancels come before it, DROP_QUERY after */
+  BR_ACT_DROP_QUERY,   /* query: forget everything, everywhere */
+  BR_ACT_WORKER_GONE,  /* worker, incarnation: declared lost; tell the others */
+  BR_ACT_WAKE          /* send BR_EV_TICK at at_ms or before */
 } br_action_kind;
 
 typedef struct br_action {
@@ -87,7 +106,10 @@ typedef struct br_action {
   br_error error;
 } br_action;
 
-typedef struct br_actions { br_action *items; size_t count, capacity; } br_actions; /* caller frees items; reuse it */
+typedef struct br_actions {
+  br_action *items;
+  size_t count, capacity;
+} br_actions; /* caller frees items; reuse it */
 
 br_sched *br_sched_new(const br_sched_options *o);
 void br_sched_free(br_sched *s);
@@ -96,10 +118,21 @@ void br_sched_free(br_sched *s);
 void br_sched_step(br_sched *s, const br_event *e, br_actions *out);
 
 /* ---- looking in (explain, progress, tests) */
-typedef enum br_task_state { BR_TASK_PENDING, BR_TASK_READY, BR_TASK_ASSIGNED, BR_TASK_RUNNING, BR_TASK_COMMITTED, BR_TASK_FAILED, BR_TASK_CANCELLED, BR_TASK_STOPPED } br_task_state;
-typedef struct br_sched_counts { uint32_t tasks[8]; } br_sched_counts; /* by state */
+typedef enum br_task_state {
+  BR_TASK_PENDING,
+  BR_TASK_READY,
+  BR_TASK_ASSIGNED,
+  BR_TASK_RUNNING,
+  BR_TASK_COMMITTED,
+  BR_TASK_FAILED,
+  BR_TASK_CANCELLED,
+  BR_TASK_STOPPED
+} br_task_state;
+typedef struct br_sched_counts {
+  uint32_t tasks[8];
+} br_sched_counts; /* by state */
 bool br_sched_stage_counts(const br_sched *s, uint64_t query, uint32_t stage, br_sched_counts *out);
-/* The committed output of a task, for output tables. False: none now. */
+/* The committed output of a task, for output tables. False: none now (dead, dropped, or not made again as nobody needs it). */
 bool br_sched_output(const br_sched *s, uint64_t query, uint32_t stage, uint32_t task, br_map_output_id *out);
 uint32_t br_sched_table_version(const br_sched *s, uint64_t query, uint32_t stage);
 uint64_t br_sched_memory_bytes(const br_sched *s);

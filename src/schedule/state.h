@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of the scheduler: what it remembers, and which file changes what. Private to src/schedule/.
+ *
+ *   state.c    queries, stages and tasks: made, freed, counted, looked at
+ *   ready.c    ready lists and the hold (backoff) heap
+ *   workers.c  workers and their slots: join, drain, loss, suspicion
+ *   tasks.c    answers about attempts: started, done, failed, executor lost
+ *   plan.c     which tasks have to run (lineage, recovery), done and dropped stages, published tables
+ *   place.c    ready tasks onto free slots
+ *   step.c     one event: handle, timers, settle, place, wake
+ *   check.c    the invariants
+ *
+ * Handlers only change tasks and flag queries (br_sched_touch); plans are made and queries are freed in br_sched_settle alone, so that no
+ * handler holds a pointer to something freed.
+ */
+#ifndef BRANT_SCHEDULE_STATE_H
+#define BRANT_SCHEDULE_STATE_H
+
+#include "base/map.h"
+#include "schedule/schedule.h"
+
+#define BR_SCHED_NONE UINT32_MAX
+#define BR_SCHED_MAX_TASKS 16000000u    /* tasks of one query */
+#define BR_SCHED_MAX_SLOTS 4096u        /* slots of one worker */
+#define BR_SCHED_MAX_ATTEMPT 65535u     /* attempt numbers of one task (16 bits on the wire) */
+#define BR_SCHED_MAX_GONE_WORKERS 4096u /* remembered incarnations of workers that are gone */
+#define BR_SCHED_MAX_PAST_QUERIES 256u  /* remembered ids of queries that ended */
+#define BR_SCHED_FETCH_FAILURES 3u      /* of one worker within the window: it is declared gone */
+#define BR_SCHED_FETCH_WINDOW_MS 60000u
+#define BR_SCHED_TASK_FETCHES 32u /* uncharged fetch failures of one task */
+#define BR_SCHED_LOOK_AHEAD 16u   /* ready tasks looked at when the first must not run where a slot is free */
+
+typedef struct sched_task {
+  uint8_t state;       /* br_task_state */
+  bool will : 1;       /* has to run: its output is needed and not there */
+  bool want : 1;       /* the same, while a plan is being made */
+  bool alive : 1;      /* its output can be read: made by made_by, on worker output_at */
+  bool read : 1;       /* result: the caller has it */
+  bool held : 1;       /* waits for its backoff; one entry in the hold heap */
+  bool remake : 1;     /* its dead output is made again and its readers know that already */
+  bool voided : 1;     /* its output mixes lost inputs; inside one void pass only */
+  uint8_t charged;     /* failures that count against max_attempts */
+  uint8_t deaths;      /* executors that died under it */
+  uint8_t fetches;     /* uncharged fetch failures */
+  uint16_t attempt;    /* the newest, 0: none */
+  uint16_t made_by;    /* attempt whose output counts (alive or dead), 0: none */
+  uint32_t running_on; /* worker index, NONE: no attempt under way */
+  uint32_t output_at;  /* worker index */
+  uint32_t since;      /* first table version with this output */
+  uint32_t avoid;      /* id of the worker where it failed last, 0: none */
+  uint32_t list;       /* ready list that it is in, NONE: none */
+  uint32_t prev, next; /* in that list */
+} sched_task;
+
+typedef struct sched_consumer {
+  uint32_t stage, input;
+} sched_consumer;
+typedef struct sched_list {
+  uint32_t head, tail;
+} sched_list;
+
+typedef struct sched_stage {
+  uint32_t n_tasks;
+  br_sched_input *inputs;
+  size_t n_inputs;
+  sched_consumer *consumers;
+  size_t n_consumers;
+  sched_task *tasks;
+  uint32_t *reads; /* [task * n_inputs + input]: table version that the newest attempt reads */
+  bool indeterminate, result;
+  bool open;               /* all inputs are there: its tasks may run */
+  bool done;               /* STAGE_DONE was said for the present outputs */
+  bool dirty;              /* outputs changed since the table was published */
+  bool forward;            /* has a FORWARD input: ready tasks are listed by worker */
+  uint32_t version;        /* of the published table, 0: none yet */
+  uint32_t todo;           /* tasks with will */
+  uint32_t wanted;         /* tasks with want */
+  uint32_t alive;          /* tasks with alive */
+  uint32_t unread;         /* result tasks that the caller has not read */
+  uint32_t ready;          /* tasks in lists */
+  uint32_t counts[8];      /* tasks by state */
+  sched_list *lists;       /* 0: anywhere, 1 + w: best on worker index w */
+  uint32_t n_lists, steal; /* steal: where the last foreign list was looked for */
+} sched_stage;
+
+typedef struct sched_query {
+  uint64_t id;
+  uint32_t weight;
+  sched_stage *stages;
+  uint32_t n_stages;
+  uint32_t todo, ready, running, unread; /* sums over its stages; running: attempts that were not cancelled */
+  uint64_t started_ms, served;           /* served: number of its last placement */
+  uint64_t blocked;                      /* placement pass in which none of its tasks fits */
+  bool indeterminate;                    /* one of its stages is */
+  bool touched, replan;
+  br_error *doom; /* set: it is about to fail with this */
+  uint32_t index; /* in sched.queries */
+} sched_query;
+
+typedef struct sched_slot {
+  bool used, cancelling; /* cancelling: told to stop, not answered yet; its query may be gone */
+  br_attempt_id attempt;
+  uint64_t since_ms;
+} sched_slot;
+
+typedef enum sched_worker_state { SCHED_FREE, SCHED_LIVE, SCHED_GONE } sched_worker_state;
+typedef struct sched_worker {
+  sched_worker_state state;
+  bool draining;
+  uint32_t id, incarnation;
+  sched_slot *slots;
+  uint32_t n_slots, used;
+  uint32_t outputs; /* alive outputs that it holds */
+  uint64_t heard_ms, joined_ms, served, fetch_first_ms;
+  uint32_t fetch_failures;
+  uint32_t free_index;           /* in sched.free, NONE: no free slot or not usable */
+  uint32_t prev_gone, next_gone; /* oldest first */
+} sched_worker;
+
+typedef struct sched_hold {
+  uint64_t at_ms, query;
+  uint32_t stage, task;
+} sched_hold;
+
+struct br_sched {
+  br_sched_options o;
+  uint64_t now_ms, wake_ms; /* wake_ms: the last one asked for, 0: none */
+  sched_query **queries;
+  uint32_t n_queries;
+  size_t cap_queries;
+  br_map *query_by_id;
+  uint64_t past[BR_SCHED_MAX_PAST_QUERIES];
+  uint32_t n_past;
+  sched_worker *workers;
+  uint32_t n_workers;
+  size_t cap_workers;
+  br_map *worker_by_id; /* id -> index + 1 */
+  uint32_t gone_first, gone_last, n_gone;
+  uint32_t *free;
+  uint32_t n_free;
+  size_t cap_free;
+  uint32_t n_live, n_usable;           /* usable: live and not draining */
+  uint64_t no_worker_since_ms;         /* while n_usable is 0 */
+  uint64_t silent_at_ms, cancel_at_ms; /* no worker is silent, no cancel overdue before; UINT64_MAX: none */
+  sched_hold *holds;
+  size_t n_holds, cap_holds;
+  sched_query **touched;
+  uint32_t n_touched;
+  size_t cap_touched;
+  uint32_t *joined;
+  uint32_t n_joined;
+  size_t cap_joined;   /* workers that joined in this step */
+  uint64_t turn, pass; /* counters of placements and of passes over them */
+};
+
+/* ---- state.c */
+sched_query *br_sched_query_new(br_sched *s, const br_event *e); /* its doom is set when the stages make no sense */
+void br_sched_query_free(br_sched *s, sched_query *q);
+sched_query *br_sched_query_find(const br_sched *s, uint64_t id);
+bool br_sched_task_find(const br_sched *s, uint64_t query, uint32_t stage, uint32_t task, sched_query **q,
+                        sched_stage **st, sched_task **t);
+void br_sched_set_state(sched_stage *st, sched_task *t, br_task_state state);
+void br_sched_touch(br_sched *s, sched_query *q, bool replan);
+/* The query fails with *e when the step settles; the first one wins. */
+void br_sched_doom(br_sched *s, sched_query *q, const br_error *e);
+br_action *br_sched_act(br_actions *out, br_action_kind kind, uint64_t query);
+br_attempt_id br_sched_attempt(const sched_query *q, const sched_stage *st, const sched_task *t, uint16_t attempt);
+
+/* ---- ready.c */
+void br_sched_make_ready(br_sched *s, sched_query *q, sched_stage *st, sched_task *t); /* if it may run now */
+void br_sched_unready(sched_query *q, sched_stage *st, sched_task *t); /* out of its list, if it is in one */
+void br_sched_unlist_worker(br_sched *s, uint32_t w);                  /* nothing prefers this worker any more */
+void br_sched_hold(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, uint32_t failures);
+void br_sched_release_held(br_sched *s);
+
+/* ---- workers.c */
+sched_worker *br_sched_worker_live(const br_sched *s, uint32_t id, uint32_t incarnation); /* NULL: not that one */
+void br_sched_worker_join(br_sched *s, const br_event *e, br_actions *out);
+void br_sched_worker_drain(br_sched *s, const br_event *e);
+void br_sched_worker_lose(br_sched *s, uint32_t w, const char *why, br_actions *out);
+void br_sched_worker_suspect(br_sched *s, uint32_t w, br_actions *out); /* one more fetch failure */
+void br_sched_worker_timers(br_sched *s, br_actions *out);
+sched_slot *br_sched_slot_find(sched_worker *w, const br_attempt_id *a);
+void br_sched_slot_take(br_sched *s, uint32_t w, const br_attempt_id *a);
+void br_sched_slot_free(br_sched *s, uint32_t w, sched_slot *slot);
+
+/* ---- tasks.c */
+void br_sched_task_started(br_sched *s, const br_event *e);
+void br_sched_task_done(br_sched *s, const br_event *e, br_actions *out);
+void br_sched_task_failed(br_sched *s, const br_event *e, br_actions *out);
+void br_sched_executor_lost(br_sched *s, const br_event *e);
+void br_sched_fetch_failed(br_sched *s, const br_event *e, br_actions *out);
+void br_sched_result_read(br_sched *s, const br_event *e, br_actions *out);
+/* The attempt under way is over without a commit; its slot is not touched. The task waits for its next turn. */
+void br_sched_attempt_over(sched_query *q, sched_stage *st, sched_task *t);
+/* An executor died under it: counted; the query fails when that were too many. */
+void br_sched_task_death(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, const br_error *why);
+void br_sched_cancel_attempt(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, br_actions *out);
+void br_sched_kill_output(br_sched *s, sched_stage *st, sched_task *t);
+void br_sched_drop_output(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, br_actions *out);
+
+/* ---- plan.c */
+void br_sched_plan(br_sched *s, sched_query *q, br_actions *out);
+bool br_sched_stage_demanded(const sched_query *q, const sched_stage *st); /* a consumer still has tasks to run */
+
+/* ---- place.c */
+void br_sched_place(br_sched *s, br_actions *out);
+
+#endif

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Answers about attempts. Only the answer of the attempt that is under way, from the worker and incarnation it was sent to, changes
+ * a task; everything else is late or repeated: it frees the slot of a cancelled attempt at most, and an output that nobody asked for any
+ * more is dropped. One thread.
+ *
+ * Whose failure: a user's error fails the query at once; what may pass (lost, I/O, memory, network) is tried max_attempts
+ * times; a lost executor or worker is not charged until killer_executors died under the same task; a failed fetch is not charged to
+ * its reader (bounded by BR_SCHED_TASK_FETCHES) but to the output or the worker that could not be read.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "schedule/state.h"
+
+/* ---- the life of an attempt */
+void br_sched_attempt_over(sched_query *q, sched_stage *st, sched_task *t) {
+  t->running_on = BR_SCHED_NONE;
+  q->running--;
+  br_sched_set_state(st, t, BR_TASK_PENDING);
+}
+
+void br_sched_cancel_attempt(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, br_actions *out) {
+  br_attempt_id id = br_sched_attempt(q, st, t, t->attempt);
+  sched_worker *w = &s->workers[t->running_on];
+  sched_slot *slot = br_sched_slot_find(w, &id);
+  BR_ASSERT(slot != NULL);
+  slot->cancelling = true;
+  slot->since_ms = s->now_ms;
+  if (s->now_ms + s->o.cancel_ms < s->cancel_at_ms) s->cancel_at_ms = s->now_ms + s->o.cancel_ms;
+  br_action *a = br_sched_act(out, BR_ACT_CANCEL, q->id);
+  a->attempt = id;
+  a->worker = w->id;
+  a->incarnation = w->incarnation;
+  br_sched_attempt_over(q, st, t);
+}
+
+void br_sched_kill_output(br_sched *s, sched_stage *st, sched_task *t) {
+  t->alive = false;
+  st->alive--;
+  s->workers[t->output_at].outputs--;
+}
+
+void br_sched_drop_output(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, br_actions *out) {
+  br_action *a = br_sched_act(out, BR_ACT_DROP_OUTPUT, q->id);
+  a->attempt = br_sched_attempt(q, st, t, t->made_by);
+  a->worker = s->workers[t->output_at].id;
+  a->incarnation = s->workers[t->output_at].incarnation;
+  br_sched_kill_output(s, st, t);
+}
+
+/* The task that this answer is about, when it is from the attempt under way; its slot is freed. */
+static bool take_answer(br_sched *s, const br_event *e, const br_attempt_id *id, sched_query **q, sched_stage **st,
+                        sched_task **t, sched_slot *was) {
+  sched_worker *w = br_sched_worker_live(s, e->worker, e->incarnation);
+  sched_slot *slot = w ? br_sched_slot_find(w, id) : NULL;
+  if (slot == NULL) return false;
+  *was = *slot;
+  br_sched_slot_free(s, (uint32_t)(w - s->workers), slot);
+  if (was->cancelling || !br_sched_task_find(s, id->query, id->stage, id->task, q, st, t)) return false;
+  br_sched_touch(s, *q, false);
+  return true;
+}
+
+void br_sched_task_started(br_sched *s, const br_event *e) {
+  sched_query *q;
+  sched_stage *st;
+  sched_task *t;
+  if (!br_sched_task_find(s, e->attempt.query, e->attempt.stage, e->attempt.task, &q, &st, &t)) return;
+  if (t->running_on == BR_SCHED_NONE || t->attempt != e->attempt.attempt || t->state != BR_TASK_ASSIGNED) return;
+  if (e->worker && br_sched_worker_live(s, e->worker, e->incarnation) != &s->workers[t->running_on]) return;
+  br_sched_set_state(st, t, BR_TASK_RUNNING);
+}
+
+/* ---- done */
+static void late_output(br_sched *s, const br_event *e, br_actions *out) {
+  sched_query *q;
+  sched_stage *st;
+  sched_task *t;
+  if (br_sched_worker_live(s, e->worker, e->incarnation) == NULL) return;
+  if (!br_sched_task_find(s, e->attempt.query, e->attempt.stage, e->attempt.task, &q, &st, &t)) return;
+  if (t->alive && t->made_by == e->attempt.attempt) return; /* said twice */
+  br_action *a = br_sched_act(out, BR_ACT_DROP_OUTPUT, q->id);
+  a->attempt = e->attempt;
+  a->worker = e->worker;
+  a->incarnation = e->incarnation;
+}
+
+static void commit(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, br_actions *out) {
+  uint32_t w = t->running_on;
+  br_sched_attempt_over(q, st, t);
+  t->alive = true;
+  t->will = t->remake = false;
+  t->made_by = t->attempt;
+  t->output_at = w;
+  t->since = st->version + 1;
+  t->charged = t->deaths = t->fetches = 0;
+  t->avoid = 0;
+  br_sched_set_state(st, t, BR_TASK_COMMITTED);
+  s->workers[w].outputs++;
+  st->dirty = true;
+  st->alive++;
+  st->todo--;
+  q->todo--;
+  if (st->result && !t->read) {
+    br_action *a = br_sched_act(out, BR_ACT_RESULT, q->id);
+    a->stage = (uint32_t)(st - q->stages);
+    a->attempt = br_sched_attempt(q, st, t, t->attempt);
+    a->worker = s->workers[w].id;
+    a->incarnation = s->workers[w].incarnation;
+  }
+  bool replan = st->todo == 0;
+  for (size_t k = 0; k < st->n_inputs; k++)
+    replan |= q->stages[st->inputs[k].stage].todo > 0; /* made again for us, but not needed now */
+  if (replan) br_sched_touch(s, q, true);
+}
+
+void br_sched_task_done(br_sched *s, const br_event *e, br_actions *out) {
+  sched_query *q;
+  sched_stage *st;
+  sched_task *t;
+  sched_slot was;
+  if (take_answer(s, e, &e->attempt, &q, &st, &t, &was))
+    commit(s, q, st, t, out);
+  else
+    late_output(s, e, out);
+}
+
+/* ---- failed */
+static void doom_task(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, const br_error *e,
+                      const char *after) {
+  br_error err = *e;
+  if (err.code == BR_OK) br_fail(&err, BR_INTERNAL, BR_BLAME_INTERNAL, "a task failed without an error");
+  err.retryable = false;
+  if (!err.has_attempt) {
+    err.has_attempt = true;
+    err.attempt = br_sched_attempt(q, st, t, t->attempt);
+  }
+  br_error_context(&err, "task %u of stage %u failed%s", (uint32_t)(t - st->tasks), (uint32_t)(st - q->stages), after);
+  br_sched_doom(s, q, &err);
+}
+
+void br_sched_task_death(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, const br_error *why) {
+  char after[120];
+  t->deaths++;
+  if (t->deaths < s->o.killer_executors) return;
+  snprintf(after, sizeof after, ": %u executors died while they ran it, so it is taken for the cause; the last one",
+           t->deaths);
+  doom_task(s, q, st, t, why, after);
+}
+
+static bool may_pass(const br_error *e) {
+  switch (e->code) {
+    case BR_LOST:
+    case BR_IO:
+    case BR_NO_SPACE:
+    case BR_OUT_OF_MEMORY:
+    case BR_NETWORK:
+    case BR_FETCH: return true;
+    default: return e->retryable;
+  }
+}
+
+/* What could not be read is suspect; a second report of the same output, or one of an earlier incarnation, is no news. */
+static void fetch_failed(br_sched *s, const br_error *e, uint64_t since_ms, br_actions *out) {
+  sched_query *q;
+  sched_stage *st;
+  sched_task *t;
+  const br_attempt_id *by = &e->lost.made_by;
+  uintptr_t at = (uintptr_t)br_map_get(s->worker_by_id, e->has_lost ? e->lost.worker : e->worker);
+  if (at == 0 || s->workers[at - 1].state != SCHED_LIVE) return;
+  if (e->has_lost) {
+    if (!br_sched_task_find(s, by->query, by->stage, by->task, &q, &st, &t) || !t->alive) return;
+    if (t->made_by != by->attempt || t->output_at != at - 1) return; /* it has moved since */
+    if (s->workers[at - 1].incarnation != e->lost.incarnation) return;
+    br_sched_drop_output(s, q, st, t, out);
+    br_sched_touch(s, q, true);
+  } else if (s->workers[at - 1].joined_ms > since_ms) {
+    return; /* about an earlier incarnation */
+  }
+  br_sched_worker_suspect(s, (uint32_t)(at - 1), out);
+}
+
+static void charge(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, const br_error *e) {
+  char after[64] = "";
+  t->charged++;
+  if (may_pass(e) && t->charged < s->o.max_attempts) return;
+  if (t->charged > 1) snprintf(after, sizeof after, " (attempt %u of %u)", t->charged, s->o.max_attempts);
+  doom_task(s, q, st, t, e, after);
+}
+
+void br_sched_task_failed(br_sched *s, const br_event *e, br_actions *out) {
+  sched_query *q;
+  sched_stage *st;
+  sched_task *t;
+  sched_slot was;
+  br_error none = {0};
+  const br_error *err = e->error ? e->error : &none;
+  if (!take_answer(s, e, &e->attempt, &q, &st, &t, &was)) return;
+  bool draining = s->workers[t->running_on].draining;
+  br_sched_attempt_over(q, st, t);
+  if (err->code == BR_FETCH && err->blame == BR_BLAME_FETCH) {
+    t->avoid = err->has_lost ? 0 : e->worker; /* it may be the reader's own network */
+    if (++t->fetches >= BR_SCHED_TASK_FETCHES) doom_task(s, q, st, t, err, ": its inputs could not be read 32 times");
+    fetch_failed(s, err, was.since_ms, out);
+  } else if (err->blame == BR_BLAME_EXECUTOR) {
+    br_sched_task_death(s, q, st, t, err);
+  } else if (!(draining &&
+               (err->code == BR_CANCELLED || err->blame == BR_BLAME_WORKER))) { /* a drained worker may stop it */
+    t->avoid = e->worker;
+    charge(s, q, st, t, err);
+  }
+  br_sched_hold(s, q, st, t, (uint32_t)t->charged + t->deaths + t->fetches);
+}
+
+void br_sched_executor_lost(br_sched *s, const br_event *e) {
+  for (size_t i = 0; i < e->n_attempts; i++) {
+    sched_query *q;
+    sched_stage *st;
+    sched_task *t;
+    sched_slot was;
+    br_error err;
+    if (!take_answer(s, e, &e->attempts[i], &q, &st, &t, &was)) continue;
+    br_sched_attempt_over(q, st, t);
+    if (e->error && e->error->code != BR_OK)
+      err = *e->error;
+    else
+      br_fail(&err, BR_LOST, BR_BLAME_EXECUTOR, "an executor of worker %u died", e->worker);
+    br_sched_task_death(s, q, st, t, &err);
+    br_sched_hold(s, q, st, t, (uint32_t)t->charged + t->deaths + t->fetches);
+  }
+}
+
+void br_sched_fetch_failed(br_sched *s, const br_event *e, br_actions *out) {
+  if (e->error) fetch_failed(s, e->error, s->now_ms, out);
+}
+
+/* ---- results */
+void br_sched_result_read(br_sched *s, const br_event *e, br_actions *out) {
+  sched_query *q;
+  sched_stage *st;
+  sched_task *t;
+  br_error err;
+  if (!br_sched_task_find(s, e->query, e->stage, e->task, &q, &st, &t) || !st->result || t->read) return;
+  if (e->attempt.attempt > t->attempt) return;                                   /* never was */
+  if (t->made_by == 0 && (e->attempt.attempt == 0 || !q->indeterminate)) return; /* nothing to read was ever there */
+  if (e->attempt.attempt && e->attempt.attempt != t->made_by && q->indeterminate) {
+    br_fail(&err, BR_LOST, BR_BLAME_WORKER,
+            "rows of task %u were handed out, and then the outputs they were made from were lost and came out "
+            "differently when made again: run the query again",
+            e->task);
+    br_sched_doom(s, q, &err);
+    return;
+  }
+  t->read = true;
+  st->unread--;
+  q->unread--;
+  if (t->alive && st->n_consumers == 0) br_sched_drop_output(s, q, st, t, out);
+  br_sched_touch(s, q, st->unread == 0 || t->will);
+}

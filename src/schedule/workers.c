@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Workers and their slots: join, drain, loss, silence, suspicion. A worker is (id, incarnation): of one id only the newest
+ * incarnation counts, and one that was declared gone never comes back, so a zombie's answers meet nothing. The incarnations of the last
+ * BR_SCHED_MAX_GONE_WORKERS lost workers are remembered for that. One thread.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "schedule/state.h"
+
+static uint32_t index_of(const br_sched *s, const sched_worker *w) { return (uint32_t)(w - s->workers); }
+
+static sched_worker *worker_by_id(const br_sched *s, uint32_t id) {
+  uintptr_t at = (uintptr_t)br_map_get(s->worker_by_id, id);
+  return at ? &s->workers[at - 1] : NULL;
+}
+
+sched_worker *br_sched_worker_live(const br_sched *s, uint32_t id, uint32_t incarnation) {
+  sched_worker *w = worker_by_id(s, id);
+  return w && w->state == SCHED_LIVE && w->incarnation == incarnation ? w : NULL;
+}
+
+/* ---- which workers have a free slot */
+static void update_free(br_sched *s, sched_worker *w) {
+  bool is = w->state == SCHED_LIVE && !w->draining && w->used < w->n_slots;
+  bool was = w->free_index != BR_SCHED_NONE;
+  if (is && !was) {
+    br_grow((void **)&s->free, &s->cap_free, s->n_free, sizeof *s->free);
+    w->free_index = s->n_free;
+    s->free[s->n_free++] = index_of(s, w);
+  } else if (was && !is) {
+    s->free[w->free_index] = s->free[--s->n_free];
+    s->workers[s->free[w->free_index]].free_index = w->free_index;
+    w->free_index = BR_SCHED_NONE;
+  }
+}
+
+sched_slot *br_sched_slot_find(sched_worker *w, const br_attempt_id *a) {
+  for (uint32_t i = 0; i < w->n_slots; i++) {
+    const br_attempt_id *b = &w->slots[i].attempt;
+    if (w->slots[i].used && a->query == b->query && a->stage == b->stage && a->task == b->task &&
+        a->attempt == b->attempt)
+      return &w->slots[i];
+  }
+  return NULL;
+}
+
+void br_sched_slot_take(br_sched *s, uint32_t w, const br_attempt_id *a) {
+  sched_worker *worker = &s->workers[w];
+  uint32_t i = 0;
+  while (i < worker->n_slots && worker->slots[i].used) i++;
+  BR_ASSERT(i < worker->n_slots);
+  worker->slots[i] = (sched_slot){.used = true, .attempt = *a, .since_ms = s->now_ms};
+  worker->used++;
+  update_free(s, worker);
+}
+
+void br_sched_slot_free(br_sched *s, uint32_t w, sched_slot *slot) {
+  slot->used = slot->cancelling = false;
+  s->workers[w].used--;
+  update_free(s, &s->workers[w]);
+}
+
+/* ---- those that are gone, oldest first */
+static void gone_add(br_sched *s, uint32_t w) {
+  s->workers[w].prev_gone = s->gone_last;
+  s->workers[w].next_gone = BR_SCHED_NONE;
+  if (s->gone_last == BR_SCHED_NONE)
+    s->gone_first = w;
+  else
+    s->workers[s->gone_last].next_gone = w;
+  s->gone_last = w;
+  s->n_gone++;
+}
+
+static void gone_remove(br_sched *s, uint32_t w) {
+  sched_worker *worker = &s->workers[w];
+  if (worker->prev_gone == BR_SCHED_NONE)
+    s->gone_first = worker->next_gone;
+  else
+    s->workers[worker->prev_gone].next_gone = worker->next_gone;
+  if (worker->next_gone == BR_SCHED_NONE)
+    s->gone_last = worker->prev_gone;
+  else
+    s->workers[worker->next_gone].prev_gone = worker->prev_gone;
+  s->n_gone--;
+}
+
+/* ---- join */
+static sched_worker *new_entry(br_sched *s, uint32_t id) {
+  uint32_t w = s->n_workers;
+  if (s->n_gone >= BR_SCHED_MAX_GONE_WORKERS) { /* the oldest one is forgotten */
+    w = s->gone_first;
+    gone_remove(s, w);
+    br_map_remove(s->worker_by_id, s->workers[w].id);
+    free(s->workers[w].slots);
+  } else {
+    br_grow((void **)&s->workers, &s->cap_workers, s->n_workers, sizeof *s->workers);
+    s->n_workers++;
+  }
+  memset(&s->workers[w], 0, sizeof s->workers[w]);
+  s->workers[w].id = id;
+  s->workers[w].free_index = BR_SCHED_NONE;
+  br_map_put(s->worker_by_id, id, (void *)((uintptr_t)w + 1));
+  return &s->workers[w];
+}
+
+static void revive(br_sched *s, sched_worker *w, const br_event *e) {
+  if (w->state == SCHED_GONE) gone_remove(s, index_of(s, w));
+  w->state = SCHED_LIVE;
+  w->draining = false;
+  w->incarnation = e->incarnation;
+  w->n_slots = e->slots < 1 ? 1 : e->slots > BR_SCHED_MAX_SLOTS ? BR_SCHED_MAX_SLOTS : e->slots;
+  w->slots = br_calloc(w->n_slots, sizeof *w->slots);
+  w->heard_ms = w->joined_ms = s->now_ms;
+  w->served = ++s->turn;
+  w->fetch_failures = 0;
+  s->n_live++;
+  s->n_usable++;
+  if (s->now_ms + s->o.silent_ms < s->silent_at_ms) s->silent_at_ms = s->now_ms + s->o.silent_ms;
+  update_free(s, w);
+  br_grow((void **)&s->joined, &s->cap_joined, s->n_joined, sizeof *s->joined);
+  s->joined[s->n_joined++] = index_of(s, w);
+}
+
+void br_sched_worker_join(br_sched *s, const br_event *e, br_actions *out) {
+  sched_worker *w = worker_by_id(s, e->worker);
+  if (e->worker == 0) return;
+  if (w && e->incarnation <= w->incarnation) { /* a repeated message, or a zombie */
+    if (w->state == SCHED_LIVE && e->incarnation == w->incarnation) w->heard_ms = s->now_ms;
+    return;
+  }
+  if (w && w->state == SCHED_LIVE) br_sched_worker_lose(s, index_of(s, w), "it joined again after a restart", out);
+  revive(s, w ? w : new_entry(s, e->worker), e);
+}
+
+/* ---- drain and loss */
+static void not_usable(br_sched *s) {
+  if (--s->n_usable == 0) s->no_worker_since_ms = s->now_ms;
+}
+
+void br_sched_worker_drain(br_sched *s, const br_event *e) {
+  sched_worker *w = worker_by_id(s, e->worker);
+  if (w == NULL || w->state != SCHED_LIVE || w->draining || (e->incarnation && e->incarnation != w->incarnation))
+    return;
+  w->draining = true;
+  not_usable(s);
+  update_free(s, w);
+  br_sched_unlist_worker(s, index_of(s, w));
+}
+
+static void lose_outputs(br_sched *s, uint32_t w) {
+  for (uint32_t i = 0; i < s->n_queries && s->workers[w].outputs > 0; i++) {
+    sched_query *q = s->queries[i];
+    for (uint32_t k = 0; k < q->n_stages; k++) {
+      sched_stage *st = &q->stages[k];
+      for (uint32_t t = 0; st->alive > 0 && t < st->n_tasks; t++) {
+        if (!st->tasks[t].alive || st->tasks[t].output_at != w) continue;
+        br_sched_kill_output(s, st, &st->tasks[t]);
+        br_sched_touch(s, q, true);
+      }
+    }
+  }
+}
+
+static void lose_attempt(br_sched *s, sched_worker *w, const sched_slot *slot, const char *why) {
+  sched_query *q;
+  sched_stage *st;
+  sched_task *t;
+  br_error err;
+  if (!br_sched_task_find(s, slot->attempt.query, slot->attempt.stage, slot->attempt.task, &q, &st, &t)) return;
+  br_sched_attempt_over(q, st, t);
+  if (!w->draining) {
+    br_fail(&err, BR_LOST, BR_BLAME_WORKER, "worker %u was lost: %s", w->id, why);
+    err.worker = w->id;
+    br_sched_task_death(s, q, st, t, &err);
+  }
+  br_sched_make_ready(s, q, st, t);
+}
+
+void br_sched_worker_lose(br_sched *s, uint32_t w, const char *why, br_actions *out) {
+  sched_worker *worker = &s->workers[w];
+  br_action *a = br_sched_act(out, BR_ACT_WORKER_GONE, 0);
+  a->worker = worker->id;
+  a->incarnation = worker->incarnation;
+  br_fail(&a->error, BR_LOST, BR_BLAME_WORKER, "worker %u was lost: %s", worker->id, why);
+  worker->state = SCHED_GONE;
+  s->n_live--;
+  if (!worker->draining) not_usable(s);
+  update_free(s, worker);
+  br_sched_unlist_worker(s, w);
+  lose_outputs(s, w);
+  for (uint32_t i = 0; i < worker->n_slots; i++)
+    if (worker->slots[i].used && !worker->slots[i].cancelling) lose_attempt(s, worker, &worker->slots[i], why);
+  free(worker->slots);
+  worker->slots = NULL;
+  worker->n_slots = worker->used = 0;
+  gone_add(s, w);
+}
+
+void br_sched_worker_suspect(br_sched *s, uint32_t w, br_actions *out) {
+  sched_worker *worker = &s->workers[w];
+  if (worker->fetch_failures == 0 || s->now_ms - worker->fetch_first_ms > BR_SCHED_FETCH_WINDOW_MS) {
+    worker->fetch_failures = 0;
+    worker->fetch_first_ms = s->now_ms;
+  }
+  if (++worker->fetch_failures >= BR_SCHED_FETCH_FAILURES)
+    br_sched_worker_lose(s, w, "its outputs could not be read 3 times", out);
+}
+
+/* ---- timers */
+static void silent_workers(br_sched *s, br_actions *out) {
+  char why[80];
+  s->silent_at_ms = UINT64_MAX;
+  snprintf(why, sizeof why, "not heard of for %u ms", s->o.silent_ms);
+  for (uint32_t w = 0; w < s->n_workers; w++) {
+    if (s->workers[w].state != SCHED_LIVE) continue;
+    uint64_t at = s->workers[w].heard_ms + s->o.silent_ms;
+    if (at <= s->now_ms)
+      br_sched_worker_lose(s, w, why, out);
+    else if (at < s->silent_at_ms)
+      s->silent_at_ms = at;
+  }
+}
+
+static void overdue_cancels(br_sched *s) {
+  s->cancel_at_ms = UINT64_MAX;
+  for (uint32_t w = 0; w < s->n_workers; w++)
+    for (uint32_t i = 0; i < s->workers[w].n_slots; i++) {
+      sched_slot *slot = &s->workers[w].slots[i];
+      if (!slot->used || !slot->cancelling) continue;
+      uint64_t at = slot->since_ms + s->o.cancel_ms;
+      if (at <= s->now_ms)
+        br_sched_slot_free(s, w, slot);
+      else if (at < s->cancel_at_ms)
+        s->cancel_at_ms = at;
+    }
+}
+
+void br_sched_worker_timers(br_sched *s, br_actions *out) {
+  if (s->now_ms >= s->silent_at_ms) silent_workers(s, out);
+  if (s->now_ms >= s->cancel_at_ms) overdue_cancels(s);
+}
