@@ -28,6 +28,8 @@ BR_MUST_USE br_status br_session_open(br_engine *e, br_session **out, br_error *
 void br_session_close(br_session *s);
 /* Any thread: the running statement ends with BR_CANCELLED. */
 void br_session_cancel(br_session *s);
+/* Any thread: true from br_session_cancel until the statement has ended; for callbacks that wait. */
+bool br_session_cancelled(const br_session *s);
 
 /* ---- scripts */
 /* Split a script at its top-level semicolons (quotes, dollar quotes, comments are skipped over); texts are trimmed, empty
@@ -50,7 +52,7 @@ typedef struct br_planned {
   char *explain_json;    /* EXPLAIN (FORMAT json) of the same text, for estimated cardinalities */
   char **names;          /* of the result's columns, from the prepared statement */
   char **types;          /* SQL types of the result's columns */
-  size_t columns;
+  size_t columns;        /* 0 if the text stands for several statements (PIVOT without IN): those are always refused */
   char *refused;         /* not NULL: DuckDB can't serialise this plan, and why (json is NULL then); not an error */
 } br_planned;
 /* Plans on this session, with its views and settings; the optimizer switches are set for the call and put back after it. */
@@ -80,11 +82,15 @@ typedef struct br_run_input {
   /* The next batch, from any DuckDB thread, several at once. May block (bounded by cancel). *out NULL: end. */
   br_status (*next)(void *arg, br_batch **out, br_error *err);
   void *arg;
+  /* May be NULL. Any thread, several times: the run was cancelled or has failed elsewhere; a blocked next() must return soon
+   * (with any error). It must not call into the session. */
+  void (*cancel)(void *arg);
 } br_run_input;
 
 typedef struct br_run_sink {
   void *arg;
-  /* Once, before rows: the columns of the SQL, trailing partition number or sort key included. */
+  /* Once, before rows, also when there will be none: the columns of the SQL, trailing partition number or sort key
+   * included. The names are c0, c1, ... (COPY's binding gives types only). */
   br_status (*open)(void *arg, const br_schema *columns, br_error *err);
   /* A DuckDB thread starts / writes rows / ends. write may be called with different states on several threads at once. */
   br_status (*thread_begin)(void *arg, void **state, br_error *err);
@@ -93,6 +99,7 @@ typedef struct br_run_sink {
   void (*abandon)(void *arg, void *state);                        /* instead of thread_end when the statement failed */
 } br_run_sink;
 
+/* cpu_us is the process's CPU time while the run lasted; peak memory and spill are of the instance, and known with profile. */
 typedef struct br_run_stats { uint64_t wall_us, cpu_us, rows_out; uint64_t peak_memory_bytes, spill_bytes; char *profile_json; } br_run_stats;
 typedef struct br_run {
   const char *sql;

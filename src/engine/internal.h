@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of engine/ share. Nobody else includes this: duckdb.h stops here.
+ */
+#ifndef BRANT_ENGINE_INTERNAL_H
+#define BRANT_ENGINE_INTERNAL_H
+
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/util.h"
+#include "engine/engine.h"
+#include <duckdb.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- gate.c: settings that DuckDB keeps once an instance, although each of our uses wants its own values */
+typedef enum br_mode {
+  BR_MODE_DEFAULT,   /* the user's own values */
+  BR_MODE_UNORDERED, /* preserve_insertion_order off: parallel runs into a sink */
+  BR_MODE_PLANNING   /* the optimizers of plan-json off, EXPLAIN shows the optimised plan */
+} br_mode;
+typedef struct br_gate {
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  br_mode mode;
+  unsigned users;
+  char *saved[3]; /* the user's values while mode is not DEFAULT; see gate.c */
+} br_gate;
+void br_gate_init(br_gate *g);
+void br_gate_destroy(br_gate *g);
+BR_MUST_USE br_status br_gate_enter(br_session *s, br_mode mode, br_error *err);
+void br_gate_leave(br_session *s);
+
+struct br_engine {
+  duckdb_database db;
+  duckdb_connection helper; /* conversions from Arrow, the gate's SETs; never runs a user's text */
+  duckdb_arrow_options arrow;
+  br_gate gate;
+  pthread_mutex_t mutex; /* guards sessions */
+  br_map *sessions;      /* connection id + 1 -> br_session */
+};
+
+typedef struct br_run_ctx br_run_ctx;
+struct br_session {
+  br_engine *engine;
+  duckdb_connection con;
+  uint64_t id;
+  pthread_mutex_t mutex; /* guards busy and run against cancel and progress */
+  bool busy;
+  br_run_ctx *run;
+  atomic_bool cancelled;
+};
+
+/* ---- engine.c */
+void br_session_begin(br_session *s);
+void br_session_end(br_session *s);
+/* The session whose connection this is, or NULL. Takes over the context. */
+br_session *br_session_of(br_engine *e, duckdb_client_context context);
+
+/* ---- error.c */
+br_status br_duckdb_fail(br_error *err, duckdb_error_type type, const char *message);
+/* For duckdb_error_data: frees *e. Returns BR_OK when there is none. */
+BR_MUST_USE br_status br_duckdb_check(duckdb_error_data e, const char *what, br_error *err);
+
+/* ---- statement.c: all without begin/end */
+BR_MUST_USE br_status br_stmt_prepare(br_session *s, const char *sql, duckdb_prepared_statement *out, br_error *err);
+BR_MUST_USE br_status br_stmt_execute(br_session *s, duckdb_prepared_statement ps, bool streaming, duckdb_result *out,
+                                      br_error *err);
+BR_MUST_USE br_status br_stmt_query(br_session *s, const char *sql, duckdb_result *out, br_error *err);
+/* How many statements DuckDB makes of the text (PIVOT without IN: several); runs all but the last if asked. */
+BR_MUST_USE br_status br_stmt_count(br_session *s, const char *sql, size_t *n, br_error *err);
+BR_MUST_USE br_status br_stmt_prepare_last(br_session *s, const char *sql, duckdb_prepared_statement *out,
+                                           br_error *err);
+
+/* ---- types.c */
+/* SQL text of a type; enums as VARCHAR if asked. */
+void br_type_sql(duckdb_logical_type t, bool enum_as_varchar, br_buf *out);
+bool br_type_has_enum(duckdb_logical_type t);
+BR_MUST_USE br_status br_types_schema(br_engine *e, duckdb_logical_type *types, const char *const *names, size_t n,
+                                      br_schema **out, br_error *err);
+/* The types that DuckDB makes of a schema; destroy each and free the array. */
+BR_MUST_USE br_status br_schema_types(br_engine *e, const br_schema *schema, duckdb_logical_type **out, br_error *err);
+void br_types_free(duckdb_logical_type *types, size_t n);
+/* A struct schema over some children of another one, borrowed. The result's release frees only what this made. */
+void br_schema_project(const struct ArrowSchema *from, const uint64_t *ids, size_t n, struct ArrowSchema *out);
+
+/* ---- vectors.c: DuckDB's vectors as br_vec */
+typedef struct br_vec_plan br_vec_plan; /* read-only; shared by all threads of a run */
+BR_MUST_USE br_status br_vec_plan_new(const duckdb_logical_type *types, size_t n, const br_schema *schema,
+                                      br_vec_plan **out, br_error *err);
+void br_vec_plan_free(br_vec_plan *p);
+typedef struct br_vec_reader br_vec_reader; /* one thread's; borrows the plan */
+br_vec_reader *br_vec_reader_new(const br_vec_plan *p);
+void br_vec_reader_free(br_vec_reader *r);
+/* Valid until the next call or the end of the chunk, whichever comes first. */
+const br_vec *br_vec_read(br_vec_reader *r, duckdb_data_chunk chunk, uint64_t rows);
+
+/* ---- run.c */
+typedef struct br_input_state {
+  const br_run_input *in;
+  duckdb_logical_type *types;
+  size_t n_columns;
+  char **names; /* unique */
+  _Atomic uint64_t rows_fed;
+  atomic_bool ended;
+} br_input_state;
+
+typedef struct br_sink_state br_sink_state;
+struct br_run_ctx {
+  br_session *session;
+  br_run *run;
+  pthread_mutex_t mutex; /* guards error, states, types */
+  br_error error;        /* the first failure of a callback */
+  atomic_bool failed;
+  br_input_state *inputs;
+  duckdb_logical_type *types; /* of the sink's columns, from COPY's binding */
+  size_t n_types;
+  br_schema *schema;
+  br_vec_plan *plan;
+  br_sink_state *states, **states_end;
+  pthread_mutex_t ordered_mutex; /* an ordered sink has one writer at a time, whatever DuckDB does */
+  _Atomic uint64_t rows_out;
+};
+/* A callback failed: keep the first error whole, wake the inputs. */
+void br_run_store(br_run_ctx *c, const br_error *err);
+/* True if callbacks must stop; text says why. */
+bool br_run_stopped(br_run_ctx *c, const char **text);
+
+/* ---- input.c, sink.c, profile.c */
+BR_MUST_USE br_status br_input_register(br_engine *e, br_error *err);
+BR_MUST_USE br_status br_input_prepare(br_run_ctx *c, br_error *err);
+void br_input_release(br_run_ctx *c);
+BR_MUST_USE br_status br_sink_register(br_engine *e, br_error *err);
+BR_MUST_USE br_status br_sink_finish(br_run_ctx *c, bool success, br_error *err);
+/* The last statement's profile as JSON, or NULL. */
+char *br_profile_json(br_session *s, br_run_stats *stats);
+
+#endif

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Preparing and executing one statement, with DuckDB's error types and without a gap that loses a cancel.
+ * Order: prepare, execute. Threads: the session's user.
+ */
+#include "engine/internal.h"
+#include <string.h>
+
+static br_status cancelled(br_error *err) { return br_fail(err, BR_CANCELLED, BR_BLAME_NONE, "cancelled"); }
+
+/* The C API gives no error type for a failed prepare; EXPLAIN binds the same text, runs nothing, and does. */
+static duckdb_error_type prepare_error_type(br_session *s, const char *sql) {
+  char *explain = br_asprintf("EXPLAIN %s", sql);
+  duckdb_result r;
+  duckdb_error_type type = DUCKDB_ERROR_BINDER;
+  if (duckdb_query(s->con, explain, &r) != DuckDBSuccess) type = duckdb_result_error_type(&r);
+  duckdb_destroy_result(&r);
+  free(explain);
+  return type;
+}
+
+static br_status failed_prepare(br_session *s, const char *sql, duckdb_prepared_statement *ps, br_error *err) {
+  const char *message = duckdb_prepare_error(*ps);
+  br_status status = br_duckdb_fail(err, prepare_error_type(s, sql), message);
+  duckdb_destroy_prepare(ps);
+  return status;
+}
+
+br_status br_stmt_prepare(br_session *s, const char *sql, duckdb_prepared_statement *out, br_error *err) {
+  if (br_session_cancelled(s)) return cancelled(err);
+  if (duckdb_prepare(s->con, sql, out) == DuckDBSuccess) return BR_OK;
+  return failed_prepare(s, sql, out, err);
+}
+
+br_status br_stmt_execute(br_session *s, duckdb_prepared_statement ps, bool streaming, duckdb_result *out,
+                          br_error *err) {
+  duckdb_pending_result pending = NULL;
+  duckdb_state state =
+      streaming ? duckdb_pending_prepared_streaming(ps, &pending) : duckdb_pending_prepared(ps, &pending);
+  memset(out, 0, sizeof *out);
+  if (state == DuckDBSuccess) {
+    /* The start of a statement forgets an earlier interrupt; from here on DuckDB remembers it, so ask once more. */
+    if (br_session_cancelled(s)) duckdb_interrupt(s->con);
+    state = duckdb_execute_pending(pending, out);
+  } else if (!br_session_cancelled(s)) {
+    /* It failed before it ran anything, and the C API has no error type for that; this way it has one. */
+    duckdb_destroy_pending(&pending);
+    state = streaming ? duckdb_execute_prepared_streaming(ps, out) : duckdb_execute_prepared(ps, out);
+  }
+  if (pending) duckdb_destroy_pending(&pending);
+  if (state == DuckDBSuccess) return BR_OK;
+  br_status status;
+  if (br_session_cancelled(s))
+    status = cancelled(err);
+  else
+    status = br_duckdb_fail(err, duckdb_result_error_type(out), duckdb_result_error(out));
+  duckdb_destroy_result(out);
+  return status;
+}
+
+br_status br_stmt_query(br_session *s, const char *sql, duckdb_result *out, br_error *err) {
+  duckdb_prepared_statement ps = NULL;
+  BR_TRY(br_stmt_prepare(s, sql, &ps, err));
+  br_status status = br_stmt_execute(s, ps, false, out, err);
+  duckdb_destroy_prepare(&ps);
+  return status;
+}
+
+static br_status extract(br_session *s, const char *sql, duckdb_extracted_statements *out, size_t *n, br_error *err) {
+  *n = duckdb_extract_statements(s->con, sql, out);
+  if (*n) return BR_OK;
+  const char *message = duckdb_extract_statements_error(*out);
+  br_status status = message && *message ? br_duckdb_fail(err, DUCKDB_ERROR_PARSER, message)
+                                         : br_fail(err, BR_INVALID, BR_BLAME_USER, "there is no statement in the text");
+  duckdb_destroy_extracted(out);
+  return status;
+}
+
+br_status br_stmt_count(br_session *s, const char *sql, size_t *n, br_error *err) {
+  duckdb_extracted_statements all = NULL;
+  BR_TRY(extract(s, sql, &all, n, err));
+  duckdb_destroy_extracted(&all);
+  return BR_OK;
+}
+
+br_status br_stmt_prepare_last(br_session *s, const char *sql, duckdb_prepared_statement *out, br_error *err) {
+  duckdb_extracted_statements all = NULL;
+  size_t n;
+  if (br_session_cancelled(s)) return cancelled(err);
+  BR_TRY(extract(s, sql, &all, &n, err));
+  br_status status = BR_OK;
+  for (size_t i = 0; i < n && status == BR_OK; i++) {
+    *out = NULL;
+    if (duckdb_prepare_extracted_statement(s->con, all, i, out) != DuckDBSuccess) {
+      status = failed_prepare(s, sql, out, err);
+      break;
+    }
+    if (i + 1 == n) break;
+    duckdb_result r;
+    status = br_stmt_execute(s, *out, false, &r, err);
+    if (status == BR_OK) duckdb_destroy_result(&r);
+    duckdb_destroy_prepare(out);
+  }
+  duckdb_destroy_extracted(&all);
+  return status;
+}

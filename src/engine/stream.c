@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A statement's rows as a stream of Arrow batches, in the caller's process.
+ *
+ * The batches are built like those of a task (vectors.c, arrow/columns), not by DuckDB's own export, so that a result has
+ * the same types wherever it was computed. Enums become VARCHAR by a cast around the statement.
+ * Order: br_session_stream, next until NULL, free; the session is busy until then. Threads: the session's user.
+ * Bounds: one batch of at most BATCH_ROWS rows, or of the first chunk that passes BATCH_BYTES.
+ */
+#include "arrow/columns.h"
+#include "engine/internal.h"
+#include <string.h>
+
+enum { FIRST_BATCH_ROWS = 2048, BATCH_ROWS = 65536, BATCH_BYTES = 16 << 20 };
+
+struct br_local_stream {
+  br_session *session;
+  duckdb_prepared_statement ps;
+  duckdb_result result;
+  bool has_result, at_end;
+  duckdb_logical_type *types;
+  size_t n;
+  br_schema *schema;
+  br_vec_plan *plan;
+  br_vec_reader *reader;
+  br_colset *columns;
+  int64_t batch_rows; /* grows: the first rows come at once */
+  uint32_t *all_rows;
+};
+
+br_schema *br_local_stream_schema(br_local_stream *st) { return st->schema; }
+
+static void read_types(br_local_stream *st) {
+  br_types_free(st->types, st->n);
+  st->n = duckdb_prepared_statement_column_count(st->ps);
+  st->types = br_calloc(st->n + 1, sizeof *st->types);
+  for (size_t i = 0; i < st->n; i++) st->types[i] = duckdb_prepared_statement_column_logical_type(st->ps, i);
+}
+
+/* The statement with a cast around each column that holds an enum. */
+static char *without_enums(br_local_stream *st, const char *sql) {
+  br_buf out = {0};
+  br_buf_str(&out, "SELECT ");
+  for (size_t i = 0; i < st->n; i++) {
+    const char *name = duckdb_prepared_statement_column_name(st->ps, i);
+    if (i) br_buf_str(&out, ", ");
+    if (br_type_has_enum(st->types[i])) {
+      br_buf_printf(&out, "CAST(c%zu AS ", i);
+      br_type_sql(st->types[i], true, &out);
+      br_buf_str(&out, ") AS ");
+    } else
+      br_buf_printf(&out, "c%zu AS ", i);
+    br_buf_sql_ident(&out, name);
+    duckdb_free((void *)name);
+  }
+  br_buf_printf(&out, " FROM (%s\n) AS brant_result(", sql);
+  for (size_t i = 0; i < st->n; i++) br_buf_printf(&out, "%sc%zu", i ? ", " : "", i);
+  br_buf_char(&out, ')');
+  return br_buf_take(&out);
+}
+
+static br_status prepare(br_local_stream *st, const char *sql, br_error *err) {
+  bool enums = false;
+  BR_TRY(br_stmt_prepare_last(st->session, sql, &st->ps, err));
+  read_types(st);
+  for (size_t i = 0; i < st->n && !enums; i++) enums = br_type_has_enum(st->types[i]);
+  if (!enums || duckdb_prepared_statement_type(st->ps) != DUCKDB_STATEMENT_TYPE_SELECT) return BR_OK;
+  char *wrapped = without_enums(st, sql);
+  duckdb_destroy_prepare(&st->ps);
+  br_status status = br_stmt_prepare(st->session, wrapped, &st->ps, err);
+  free(wrapped);
+  if (status == BR_OK) read_types(st);
+  return status;
+}
+
+/* Statements without columns of their own (SET, CREATE …) answer with what DuckDB reports: the result's columns. */
+static br_status open_columns(br_local_stream *st, br_error *err) {
+  size_t n = duckdb_column_count(&st->result);
+  const char **names = br_calloc(n + 1, sizeof *names);
+  br_types_free(st->types, st->n);
+  st->n = n;
+  st->types = br_calloc(n + 1, sizeof *st->types);
+  for (size_t i = 0; i < n; i++) {
+    names[i] = duckdb_column_name(&st->result, i);
+    st->types[i] = duckdb_column_logical_type(&st->result, i);
+  }
+  br_status status = br_types_schema(st->session->engine, st->types, names, n, &st->schema, err);
+  free(names);
+  if (status == BR_OK) status = br_vec_plan_new(st->types, n, st->schema, &st->plan, err);
+  if (status == BR_OK) status = br_colset_new(st->schema, &st->columns, err);
+  if (status == BR_OK) st->reader = br_vec_reader_new(st->plan);
+  return status;
+}
+
+br_status br_session_stream(br_session *s, const char *sql, br_local_stream **out, br_error *err) {
+  br_local_stream *st = br_calloc(1, sizeof *st);
+  br_status status;
+  st->session = s;
+  st->batch_rows = FIRST_BATCH_ROWS;
+  br_session_begin(s);
+  BR_TRY_GOTO(br_gate_enter(s, BR_MODE_DEFAULT, err));
+  status = prepare(st, sql, err);
+  br_gate_leave(s);
+  if (status != BR_OK) goto done;
+  BR_TRY_GOTO(br_stmt_execute(s, st->ps, true, &st->result, err));
+  st->has_result = true;
+  BR_TRY_GOTO(open_columns(st, err));
+  idx_t vector_rows = duckdb_vector_size();
+  st->all_rows = br_malloc(vector_rows * sizeof *st->all_rows);
+  for (idx_t i = 0; i < vector_rows; i++) st->all_rows[i] = (uint32_t)i;
+  *out = st;
+  st = NULL;
+done:
+  if (st) br_local_stream_free(st);
+  return status;
+}
+
+/* One chunk more; at the end st->at_end. */
+static br_status pull(br_local_stream *st, br_error *err) {
+  if (br_session_cancelled(st->session)) return br_fail(err, BR_CANCELLED, BR_BLAME_NONE, "cancelled");
+  duckdb_data_chunk chunk = duckdb_fetch_chunk(st->result);
+  if (!chunk) {
+    const char *message = duckdb_result_error(&st->result);
+    st->at_end = true;
+    if (!message || !*message) return BR_OK;
+    if (br_session_cancelled(st->session)) return br_fail(err, BR_CANCELLED, BR_BLAME_NONE, "cancelled");
+    return br_duckdb_fail(err, duckdb_result_error_type(&st->result), message);
+  }
+  uint32_t rows = (uint32_t)duckdb_data_chunk_get_size(chunk);
+  br_status status = BR_OK;
+  if (rows) status = br_colset_append(st->columns, br_vec_read(st->reader, chunk, rows), st->all_rows, rows, err);
+  duckdb_destroy_data_chunk(&chunk);
+  return status;
+}
+
+static br_status take_batch(br_local_stream *st, br_batch **out, br_error *err) {
+  br_buf head = {0}, body = {0};
+  br_status status;
+  BR_TRY_GOTO(br_colset_encode(st->columns, BR_CODEC_NONE, &head, &body, true, err));
+  br_ipc_body owned = {.data = body.data, .bytes = body.len, .release = free, .owner = body.data};
+  memset(&body, 0, sizeof body); /* the batch's now, also if decoding fails */
+  status = br_ipc_decode_batch(st->schema, head.data, head.len, owned, out, err);
+done:
+  br_buf_free(&head);
+  br_buf_free(&body);
+  return status;
+}
+
+br_status br_local_stream_next(br_local_stream *st, br_batch **out, br_error *err) {
+  *out = NULL;
+  while (!st->at_end && br_colset_rows(st->columns) < st->batch_rows && br_colset_bytes(st->columns) < BATCH_BYTES) {
+    br_status status = pull(st, err);
+    if (status != BR_OK) {
+      st->at_end = true;
+      br_colset_free(st->columns);
+      st->columns = NULL;
+      return status;
+    }
+  }
+  if (!st->columns || br_colset_rows(st->columns) == 0) return BR_OK;
+  if (st->batch_rows < BATCH_ROWS) st->batch_rows *= 2;
+  return take_batch(st, out, err);
+}
+
+void br_local_stream_free(br_local_stream *st) {
+  if (!st) return;
+  if (st->has_result) duckdb_destroy_result(&st->result);
+  if (st->ps) duckdb_destroy_prepare(&st->ps);
+  br_vec_reader_free(st->reader);
+  br_vec_plan_free(st->plan);
+  br_colset_free(st->columns);
+  br_types_free(st->types, st->n);
+  br_schema_unref(st->schema);
+  free(st->all_rows);
+  br_session_end(st->session);
+  free(st);
+}
