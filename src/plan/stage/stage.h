@@ -11,10 +11,10 @@
 typedef enum br_exchange_kind {
   BR_EX_FORWARD,    /* consumer task i reads producer task i's output (stays on its node when it can) */
   BR_EX_HASH,       /* partition = hash(keys, SEED) % n; consumer task i reads partition i of all */
-  BR_EX_RANGE,      /* partition by sort key bounds */
+  BR_EX_RANGE,      /* partition by sort key bounds; a key equal to several bounds may go to any of their partitions */
   BR_EX_SINGLE,     /* one partition, one consumer task */
   BR_EX_BROADCAST,  /* one partition, every consumer task reads all of it */
-  BR_EX_BOUNDS,     /* like broadcast, but given to the consumer's range sink, not to its SQL */
+  BR_EX_BOUNDS,     /* like broadcast, but given to the consumer's range sink, not to its SQL: partitions - 1 BLOBs in order */
   BR_EX_RESULT      /* to the caller */
 } br_exchange_kind;
 
@@ -26,7 +26,7 @@ typedef enum br_task_rule {
 } br_task_rule;
 
 typedef struct br_stage_input {
-  uint32_t number;              /* k of input(k) */
+  uint32_t number;              /* k of input(k): its index in `inputs` */
   uint32_t producer;            /* stage id */
   br_exchange_kind kind;
   bool ordered;                 /* read map by map, in order */
@@ -41,8 +41,9 @@ typedef struct br_stage_scan {
 
 typedef struct br_stage {
   uint32_t id;                  /* index in the plan; producers have smaller ids */
-  const char *sql;              /* a SELECT; scan tokens inside; input(k) for inputs */
-  const char **types;           /* SQL types of the stored output columns */
+  const char *sql;              /* a SELECT; scan tokens inside; input(k) for inputs. After the n_columns stored columns, HASH
+                                 * outputs have the partition number (INTEGER), RANGE outputs the sort key (BLOB) */
+  const char **types;           /* SQL types of the stored output columns; enums are stored as VARCHAR, also in results */
   size_t n_columns;
   br_stage_input *inputs; size_t n_inputs;
   br_stage_scan *scans; size_t n_scans;    /* those with split == true are spread, the others are read whole by every task */
@@ -72,13 +73,16 @@ typedef struct br_distribute_options {
   bool two_step_aggregate;
 } br_distribute_options;
 
-/* Cut the plan. Never fails for a right plan: what can't be distributed becomes a one-task stage with its reason.
- * BR_UNSUPPORTED: not even that (the caller runs the original text as one task). */
+/* Cut the plan. Never fails for a right plan: what can't be distributed becomes a one-task stage with its reason, and a
+ * plan that can't be written back at all comes out without stages and with whole_query_reason set (the caller runs the
+ * original text as one task). */
 BR_MUST_USE br_status br_distribute(const br_plan *plan, const br_distribute_options *o, br_stages **out, br_error *err);
 void br_stages_free(br_stages *s);
 /* Explain: a tree for people, or JSON. */
 void br_stages_print(const br_stages *s, br_buf *out);
 json_t *br_stages_json(const br_stages *s);
+const char *br_exchange_name(br_exchange_kind k);  /* "HASH" */
+const char *br_task_rule_name(br_task_rule r);     /* "one a split" */
 
 /* Partition number as SQL over columns cN: `CAST(hash(c0, c1, <seed>) % 16 AS INTEGER)`. One seed for the engine. */
 #define BR_HASH_SEED "7640891576956012809::UBIGINT"

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Stages under construction: opened by a scan or by reading an exchange, merged where two relations meet, closed where
+ * rows must change place. Closing prints the final text: every stored column with its type, inputs numbered from 0, and
+ * checks that each input is read exactly once (an input is a stream).
+ *
+ * Order of calls: br_open_new, br_open_input / scans, br_open_merge, br_close. Threads: none. Bounds: none of its own; the
+ * arena grows with the plan.
+ */
+#include "plan/distribute/distribute.h"
+
+#include <string.h>
+
+br_open *br_open_new(br_dist *d, br_rule rule) {
+  br_open *o = br_arena_alloc(d->arena, sizeof *o);
+  o->rule = rule;
+  o->split_scan = -1;
+  return o;
+}
+
+static void *grown(br_dist *d, void *items, size_t *cap, size_t count, size_t item_bytes) {
+  if (count < *cap) return items;
+  size_t want = *cap ? *cap * 2 : 4;
+  void *more = br_arena_alloc(d->arena, want * item_bytes);
+  if (count) memcpy(more, items, count * item_bytes);
+  *cap = want;
+  return more;
+}
+
+static void add_input(br_dist *d, br_open *o, br_stage_input in) {
+  o->inputs = grown(d, o->inputs, &o->cap_inputs, o->n_inputs, sizeof *o->inputs);
+  o->inputs[o->n_inputs++] = in;
+}
+
+uint32_t br_open_input(br_dist *d, br_open *o, uint32_t producer, br_exchange_kind kind, bool ordered) {
+  br_stage_input in = {.number = d->next_number++, .producer = producer, .kind = kind, .ordered = ordered};
+  add_input(d, o, in);
+  if (d->out->stages[producer].indeterminate) o->indeterminate = true;
+  return in.number;
+}
+
+static void add_scan(br_dist *d, br_open *o, br_stage_scan s) {
+  o->scans = grown(d, o->scans, &o->cap_scans, o->n_scans, sizeof *o->scans);
+  o->scans[o->n_scans++] = s;
+}
+
+void br_open_scan(br_dist *d, br_open *o, br_stage_scan s, bool split) {
+  if (split) o->split_scan = (int)o->n_scans;
+  add_scan(d, o, s);
+}
+
+static const char *joined(br_dist *d, const char *a, const char *separator, const char *b) {
+  if (!a || !*a) return b;
+  if (!b || !*b) return a;
+  return br_arena_printf(d->arena, "%s%s%s", a, separator, b);
+}
+
+void br_open_label(br_dist *d, br_open *o, const char *fmt, ...) {
+  va_list ap;
+  br_buf b = {0};
+  va_start(ap, fmt);
+  br_buf_vprintf(&b, fmt, ap);
+  va_end(ap);
+  o->label = joined(d, o->label, ", ", br_arena_strdup(d->arena, br_buf_cstr(&b)));
+  br_buf_free(&b);
+}
+
+void br_open_why(br_dist *d, br_open *o, const char *fmt, ...) {
+  va_list ap;
+  br_buf b = {0};
+  va_start(ap, fmt);
+  br_buf_vprintf(&b, fmt, ap);
+  va_end(ap);
+  o->why = joined(d, o->why, "; ", br_arena_strdup(d->arena, br_buf_cstr(&b)));
+  br_buf_free(&b);
+}
+
+static br_rule merged_rule(br_rule a, br_rule b) {
+  if (a == BR_RULE_NONE) return b;
+  BR_ASSERT(b == BR_RULE_NONE || (a == b && (a == BR_RULE_ONE || a == BR_RULE_PARTITIONS)));
+  return a;
+}
+
+br_open *br_open_merge(br_dist *d, const br_open *a, const br_open *b) {
+  br_open *o = br_open_new(d, merged_rule(a->rule, b->rule));
+  for (size_t i = 0; i < a->n_inputs; i++) add_input(d, o, a->inputs[i]);
+  for (size_t i = 0; i < b->n_inputs; i++) add_input(d, o, b->inputs[i]);
+  for (size_t i = 0; i < a->n_scans; i++) br_open_scan(d, o, a->scans[i], (int)i == a->split_scan);
+  for (size_t i = 0; i < b->n_scans; i++) br_open_scan(d, o, b->scans[i], (int)i == b->split_scan);
+  o->indeterminate = a->indeterminate || b->indeterminate;
+  o->reason = a->reason ? a->reason : b->reason;
+  o->label = joined(d, a->label, ", ", b->label);
+  o->why = joined(d, a->why, "; ", b->why);
+  return o;
+}
+
+void br_one_task(br_drel *r, const char *reason) {
+  br_open *o = r->branches[0].open;
+  if (o->rule != BR_RULE_NONE) return;
+  o->rule = BR_RULE_ONE;
+  if (!o->reason) o->reason = reason;
+}
+
+bool br_is_one(const br_drel *r) {
+  return r->n_branches == 1 && (r->branches[0].open->rule == BR_RULE_ONE || r->branches[0].open->rule == BR_RULE_NONE);
+}
+
+bool br_is_constant(const br_drel *r) { return r->n_branches == 1 && r->branches[0].open->rule == BR_RULE_NONE; }
+
+br_drel br_drel_new(br_dist *d, br_open *open, const char *sql, const br_node *n) {
+  br_drel r = {
+      .n_branches = 1, .n_columns = n->n_columns, .binds = n->binds, .types = n->types, .rows = -1, .bytes = -1};
+  r.branches = br_arena_alloc(d->arena, sizeof *r.branches);
+  r.branches[0] = (br_branch){.open = open, .sql = sql, .plain_read = -1};
+  br_set_rows(&r, n->rows);
+  return r;
+}
+
+br_rel br_branch_rel(const br_drel *r, size_t branch) {
+  return (br_rel){.sql = r->branches[branch].sql, .n_columns = r->n_columns, .binds = r->binds, .types = r->types};
+}
+
+/* A guess at the bytes of one value; strings and nested values are unknown until stages have run. */
+static double value_bytes(const json_t *type) {
+  static const struct {
+    const char *id;
+    double bytes;
+  } sizes[] = {{"BOOLEAN", 1},   {"TINYINT", 1},  {"UTINYINT", 1}, {"SMALLINT", 2}, {"USMALLINT", 2}, {"INTEGER", 4},
+               {"UINTEGER", 4},  {"FLOAT", 4},    {"DATE", 4},     {"HUGEINT", 16}, {"UHUGEINT", 16}, {"UUID", 16},
+               {"INTERVAL", 16}, {"VARCHAR", 20}, {"BLOB", 32},    {"ENUM", 12},    {"LIST", 64},     {"STRUCT", 48},
+               {"MAP", 64},      {"ARRAY", 64},   {"UNION", 32}};
+  const char *id = br_j_str(type, "id");
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    if (!strcmp(id, sizes[i].id)) return sizes[i].bytes;
+  return 8;
+}
+
+double br_row_bytes(json_t *const *types, size_t n) {
+  double sum = 1;
+  for (size_t i = 0; i < n; i++) sum += value_bytes(types[i]);
+  return sum;
+}
+
+void br_set_rows(br_drel *r, double rows) {
+  r->rows = rows;
+  r->bytes = rows < 0 ? -1 : rows * br_row_bytes(r->types, r->n_columns);
+}
+
+/* ---- types on the way: enums travel as strings */
+
+static bool has_enum(const json_t *type) {
+  if (br_j_is(type, "id", "ENUM")) return true;
+  const json_t *info = br_j_some(type, "type_info");
+  const json_t *child = br_j_some(info, "child_type");
+  if (child && has_enum(child)) return true;
+  for (size_t i = 0; i < br_j_count(info, "child_types"); i++)
+    if (has_enum(br_j_get(br_j_at(info, "child_types", i), "second"))) return true;
+  return false;
+}
+
+/* In place, on a deep copy. */
+static void enums_to_strings(json_t *type) {
+  if (br_j_is(type, "id", "ENUM")) {
+    json_object_set_new(type, "id", json_string("VARCHAR"));
+    json_object_set_new(type, "type_info", json_null());
+    return;
+  }
+  json_t *info = br_j_some(type, "type_info");
+  json_t *child = br_j_some(info, "child_type");
+  if (child) enums_to_strings(child);
+  for (size_t i = 0; i < br_j_count(info, "child_types"); i++)
+    enums_to_strings(br_j_get(br_j_at(info, "child_types", i), "second"));
+}
+
+br_status br_travel_type(br_dist *d, const json_t *type, const char **out, br_error *err) {
+  br_status status = BR_OK;
+  br_buf b = {0};
+  json_t *copy = NULL;
+  if (!type)
+    return br_fail(err, BR_UNSUPPORTED, BR_BLAME_NONE, "a column whose type the plan does not tell must change place");
+  if (has_enum(type)) {
+    copy = json_deep_copy(type);
+    enums_to_strings(copy);
+  }
+  BR_TRY_GOTO(br_emit_type(copy ? copy : type, &b, err));
+  *out = br_arena_strdup(d->arena, br_buf_cstr(&b));
+done:
+  json_decref(copy);
+  br_buf_free(&b);
+  return status;
+}
+
+/* Does a reader have to cast the column back to its type? */
+bool br_cast_back(const json_t *type) {
+  static const char *const lost[] = {"TIME_NS", "BIGNUM", "VARIANT"};
+  if (has_enum(type)) return true;
+  for (size_t i = 0; i < sizeof lost / sizeof *lost; i++)
+    if (br_j_is(type, "id", lost[i])) return true;
+  return br_j_is(br_j_some(type, "type_info"), "alias", "JSON");
+}
+
+/* ---- closing */
+
+/* Past a quoted piece that starts at s. */
+static const char *after_quotes(const char *s) {
+  char q = *s++;
+  while (*s) {
+    if (*s++ != q) continue;
+    if (*s != q) return s;
+    s++;
+  }
+  return s;
+}
+
+static bool word_char(char c) {
+  return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* The number of `input(N)` at s, or -1. */
+static int64_t input_at(const char *s, const char *start, size_t *length) {
+  if (strncmp(s, "input(", 6) || (s > start && word_char(s[-1]))) return -1;
+  char *end;
+  unsigned long n = strtoul(s + 6, &end, 10);
+  if (end == s + 6 || *end != ')') return -1;
+  *length = (size_t)(end + 1 - s);
+  return (int64_t)n;
+}
+
+/* How often the text reads input `number`. */
+size_t br_count_input(const char *sql, uint32_t number) {
+  size_t count = 0, length = 0;
+  for (const char *s = sql; *s;) {
+    if (*s == '\'' || *s == '"') {
+      s = after_quotes(s);
+      continue;
+    }
+    if (input_at(s, sql, &length) == (int64_t)number) count++;
+    s++;
+  }
+  return count;
+}
+
+size_t br_count_text(const char *sql, const char *token) {
+  size_t count = 0, n = strlen(token);
+  for (const char *s = strstr(sql, token); s; s = strstr(s + n, token)) count++;
+  return count;
+}
+
+/* Inputs get the numbers 0, 1, … in the order of the list. */
+static char *renumbered(br_dist *d, const br_open *o, const char *sql) {
+  br_buf b = {0};
+  size_t length = 0;
+  for (const char *s = sql; *s;) {
+    if (*s == '\'' || *s == '"') {
+      const char *end = after_quotes(s);
+      br_buf_add(&b, s, (size_t)(end - s));
+      s = end;
+      continue;
+    }
+    int64_t number = input_at(s, sql, &length);
+    if (number < 0) {
+      br_buf_char(&b, *s++);
+      continue;
+    }
+    size_t at = 0;
+    while (at < o->n_inputs && o->inputs[at].number != number) at++;
+    BR_ASSERT(at < o->n_inputs);
+    br_buf_printf(&b, "input(%zu)", at);
+    s += length;
+  }
+  char *text = br_arena_strdup(d->arena, br_buf_cstr(&b));
+  br_buf_free(&b);
+  return text;
+}
+
+static br_status check_sources(const br_open *o, const char *sql, br_error *err) {
+  for (size_t i = 0; i < o->n_inputs; i++)
+    if (o->inputs[i].kind != BR_EX_BOUNDS && br_count_input(sql, o->inputs[i].number) != 1)
+      return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "a stage reads input(%u) %zu times instead of once: %.600s",
+                     o->inputs[i].number, br_count_input(sql, o->inputs[i].number), sql);
+  for (size_t i = 0; i < o->n_scans; i++)
+    if (br_count_text(sql, o->scans[i].token) != 1)
+      return br_fail(err, BR_UNSUPPORTED, BR_BLAME_NONE, "the query's own text holds %s, which stands for a scan",
+                     o->scans[i].token);
+  return BR_OK;
+}
+
+static br_status closing_text(br_dist *d, const br_drel *r, size_t branch, const br_closing *c, br_stage *s,
+                              br_error *err) {
+  br_status status = BR_OK;
+  br_buf b = {0};
+  br_buf_str(&b, "SELECT ");
+  for (size_t i = 0; i < r->n_columns; i++) {
+    BR_TRY_GOTO(br_travel_type(d, r->types[i], &s->types[i], err));
+    br_buf_printf(&b, "%sCAST(t.c%zu AS %s) AS c%zu", i ? ", " : "", i, s->types[i], i);
+  }
+  if (c->tail) br_buf_printf(&b, "%s%s AS c%zu", r->n_columns ? ", " : "", c->tail, r->n_columns);
+  br_buf_printf(&b, " FROM (%s) t", r->branches[branch].sql);
+  s->sql = br_buf_cstr(&b);
+  BR_TRY_GOTO(check_sources(r->branches[branch].open, s->sql, err));
+  s->sql = renumbered(d, r->branches[branch].open, s->sql);
+done:
+  br_buf_free(&b);
+  return status;
+}
+
+static br_task_rule task_rule(br_rule r) {
+  switch (r) {
+    case BR_RULE_SPLITS: return BR_TASKS_SPLITS;
+    case BR_RULE_PARTITIONS: return BR_TASKS_PARTITIONS;
+    case BR_RULE_FORWARD: return BR_TASKS_FORWARD;
+    case BR_RULE_NONE:
+    case BR_RULE_ONE: break;
+  }
+  return BR_TASKS_ONE;
+}
+
+br_status br_close(br_dist *d, const br_drel *r, size_t branch, const br_closing *c, uint32_t *id, br_error *err) {
+  br_open *o = r->branches[branch].open;
+  br_stages *out = d->out;
+  br_stage s = {0};
+  s.n_columns = r->n_columns;
+  s.types = br_arena_alloc(d->arena, (r->n_columns + 1) * sizeof *s.types);
+  BR_TRY(closing_text(d, r, branch, c, &s, err));
+  s.id = (uint32_t)out->n_stages;
+  s.inputs = o->inputs;
+  s.n_inputs = o->n_inputs;
+  for (size_t i = 0; i < s.n_inputs; i++) s.inputs[i].number = (uint32_t)i;
+  s.scans = o->scans;
+  s.n_scans = o->n_scans;
+  s.split_scan = o->rule == BR_RULE_SPLITS ? o->split_scan : -1;
+  s.rule = task_rule(o->rule);
+  s.output = c->output;
+  s.partitions = c->partitions;
+  s.keys = c->keys;
+  s.ordered_output = r->ordered;
+  s.indeterminate = o->indeterminate;
+  s.rows = r->rows < 0 ? -1 : r->rows / (double)r->n_branches;
+  s.bytes = r->bytes < 0 ? -1 : r->bytes / (double)r->n_branches;
+  s.why = joined(d, c->why, "; ", o->why);
+  s.one_task_reason = s.rule == BR_TASKS_ONE ? (o->reason ? o->reason : BR_WHY_CONSTANTS) : NULL;
+  s.label = o->label ? o->label : "read";
+  out->stages = grown(d, out->stages, &d->cap_stages, out->n_stages, sizeof *out->stages);
+  out->stages[out->n_stages++] = s;
+  *id = s.id;
+  return BR_OK;
+}

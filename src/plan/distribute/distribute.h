@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Private to plan/distribute. The walk goes bottom-up; each node's result is a br_drel: a relation inside one or more
+ * stages under construction. Several branches are the parts of a UNION ALL whose rows have not moved yet: work that needs
+ * one row at a time (or that is finished later, like a partial aggregate) is put on every branch, an exchange closes them
+ * all, and nothing has to copy rows just to bring them together.
+ *
+ * A br_drel is used once: who takes it owns its stages. What is read twice (a CTE, the side of a DELIM_JOIN) is closed as a
+ * br_shared and read as often as needed.
+ */
+#ifndef BRANT_PLAN_DISTRIBUTE_H
+#define BRANT_PLAN_DISTRIBUTE_H
+
+#include "base/map.h"
+#include "plan/access.h"
+#include "plan/stage/stage.h"
+
+typedef enum br_rule {
+  BR_RULE_NONE, /* constants and broadcast inputs: every task of a stage has all the rows */
+  BR_RULE_SPLITS,
+  BR_RULE_PARTITIONS, /* task i reads partition i of its hash or range inputs */
+  BR_RULE_FORWARD,
+  BR_RULE_ONE
+} br_rule;
+
+/* A stage under construction. Inputs and scans have numbers that are unique in the query until the stage is closed. */
+typedef struct br_open {
+  br_rule rule;
+  br_stage_input *inputs;
+  size_t n_inputs, cap_inputs;
+  br_stage_scan *scans;
+  size_t n_scans, cap_scans;
+  int split_scan;
+  bool indeterminate;
+  const char *reason; /* why one task */
+  const char *label;
+  const char *why;
+} br_open;
+
+typedef struct br_branch {
+  br_open *open;
+  const char *sql;
+  int64_t plain_read; /* the text is nothing but a FORWARD read of this stage; -1: it is more */
+} br_branch;
+
+/* One key of a hash clustering: the output columns that hold its value, and the type it was hashed as. */
+#define BR_KEY_COLUMNS 4
+typedef struct br_dkey {
+  uint32_t columns[BR_KEY_COLUMNS];
+  uint32_t n;
+  const char *hashed_as;
+} br_dkey;
+
+typedef struct br_drel {
+  br_branch *branches;
+  size_t n_branches;
+  size_t n_columns;
+  const br_bind *binds;
+  json_t *const *types;
+  br_dkey *keys; /* rows that agree in all of them are in one task */
+  size_t n_keys; /* 0: no hash clustering */
+  bool aligned;  /* the task's number is hash(keys) % partitions: it can meet another such relation in one stage */
+  bool ordered;  /* rows are in the order of an ORDER BY, task after task */
+  double rows, bytes;
+} br_drel;
+
+/* Closed stages with FORWARD output, and what reading them gives. */
+typedef struct br_shared {
+  bool is_inline; /* not closed: `rel` goes to its only reader, or is a constant that is printed at each */
+  br_drel rel;
+  uint32_t *producers;
+  bool *one;
+  size_t n_producers;
+} br_shared;
+
+typedef struct br_dist {
+  br_arena *arena; /* of the result */
+  const br_plan *plan;
+  const br_distribute_options *o;
+  br_emit *emit;
+  br_stages *out;
+  size_t cap_stages;
+  uint32_t next_number;
+  br_open *scanning; /* where the scan that is being printed belongs */
+  bool scanning_whole;
+  br_map *shared;        /* node id -> br_shared */
+  const br_node *region; /* one-task region that is being printed, with ids below region_end */
+  uint32_t region_end;
+  br_status callback_status; /* a failure inside an emitter's callback, which can't return one */
+  br_error callback_error;
+} br_dist;
+
+/* ---- build.c: stages under construction */
+br_open *br_open_new(br_dist *d, br_rule rule);
+uint32_t br_open_input(br_dist *d, br_open *o, uint32_t producer, br_exchange_kind kind, bool ordered); /* its number */
+void br_open_scan(br_dist *d, br_open *o, br_stage_scan s, bool split);
+void br_open_label(br_dist *d, br_open *o, const char *fmt, ...) BR_PRINTF(3, 4);
+void br_open_why(br_dist *d, br_open *o, const char *fmt, ...) BR_PRINTF(3, 4);
+/* Rows of a and b meet in one stage. Their rules must fit: none with any, one with one, partitions with partitions. */
+br_open *br_open_merge(br_dist *d, const br_open *a, const br_open *b);
+void br_one_task(br_drel *r, const char *reason); /* a NONE relation becomes a one-task one */
+bool br_is_one(const br_drel *r);                 /* one branch, rule ONE or NONE */
+bool br_is_constant(const br_drel *r);            /* one branch, rule NONE */
+br_drel br_drel_new(br_dist *d, br_open *open, const char *sql, const br_node *columns_of);
+br_rel br_branch_rel(const br_drel *r, size_t branch);
+double br_row_bytes(json_t *const *types, size_t n);
+void br_set_rows(br_drel *r, double rows);
+
+/* The SQL type that a column travels as (enums as VARCHAR), and whether its reader casts it back. */
+BR_MUST_USE br_status br_travel_type(br_dist *d, const json_t *type, const char **out, br_error *err);
+bool br_cast_back(const json_t *type);
+/* How often the text reads input(number) / holds a token. */
+size_t br_count_input(const char *sql, uint32_t number);
+size_t br_count_text(const char *sql, const char *token);
+
+typedef struct br_closing {
+  br_exchange_kind output;
+  uint32_t partitions;
+  const char *tail; /* one more column, over alias t (partition number, sort key); NULL: none */
+  const char *keys; /* for people */
+  const char *why;
+} br_closing;
+BR_MUST_USE br_status br_close(br_dist *d, const br_drel *r, size_t branch, const br_closing *c, uint32_t *id,
+                               br_error *err);
+
+/* ---- exchange.c */
+typedef struct br_hash_keys {
+  const char **texts;     /* over alias t */
+  const char **hashed_as; /* types */
+  int64_t *columns;       /* position in the relation, -1: an expression */
+  size_t n;
+} br_hash_keys;
+br_hash_keys br_hash_keys_new(br_dist *d, size_t n);
+/* False: this expression can't be a hash key (volatile, unknown type). */
+BR_MUST_USE br_status br_hash_key(br_dist *d, const br_drel *r, const json_t *expr, br_hash_keys *k, bool *ok,
+                                  br_error *err);
+BR_MUST_USE br_status br_hash_key_column(br_dist *d, const br_drel *r, size_t column, br_hash_keys *k, br_error *err);
+BR_MUST_USE br_status br_exchange_hash(br_dist *d, br_drel *r, const br_hash_keys *k, const char *why, br_error *err);
+BR_MUST_USE br_status br_exchange_single(br_dist *d, br_drel *r, const char *reason, bool ordered, br_error *err);
+BR_MUST_USE br_status br_exchange_broadcast(br_dist *d, br_drel *r, const char *why, br_error *err);
+BR_MUST_USE br_status br_exchange_range(br_dist *d, br_drel *r, const char *sort_key, const char *shown, br_error *err);
+/* Everything in one stage: several branches are read FORWARD by a new one. */
+BR_MUST_USE br_status br_one_branch(br_dist *d, br_drel *r, br_error *err);
+BR_MUST_USE br_status br_share(br_dist *d, br_drel *r, const char *why, br_shared *out, br_error *err);
+br_drel br_read_shared(br_dist *d, const br_shared *s, const br_node *columns_of);
+const char *br_read_text(br_dist *d, json_t *const *types, size_t n, uint32_t number);
+/* hash type of a column, NULL: not hashable */
+BR_MUST_USE br_status br_hash_type(br_dist *d, const json_t *type, const char **out, bool *is_small_int, br_error *err);
+
+/* ---- clustering.c */
+/* The column of r that the expression is (BOUND_REF, BOUND_COLUMN_REF), also through integer casts; -1: none. */
+int64_t br_expr_column(const json_t *expr, const br_drel *r);
+/* map[i] = the old column that new column i shows, -1: none. Keys that lose all columns end the clustering. */
+void br_map_clustering(br_dist *d, br_drel *r, const int64_t *map, size_t n);
+void br_no_clustering(br_drel *r);
+void br_set_clustering(br_dist *d, br_drel *r, const br_hash_keys *k, bool aligned);
+/* Are all clustering keys among these columns (each hashed as its own type)? */
+bool br_clustered_within(const br_drel *r, const br_hash_keys *k);
+bool br_key_has(const br_dkey *key, int64_t column, const char *hashed_as);
+const char *br_clustering_text(br_dist *d, const br_drel *r);
+
+/* ---- chance.c: what differs from run to run */
+bool br_volatile(const json_t *expr); /* calls random(), uuid(), … anywhere inside */
+bool br_chance_aggregate(const json_t *aggregate);
+bool br_chance_window(const json_t *window);
+bool br_is_float(const json_t *type);
+
+/* ---- emit helpers, distribute.c */
+BR_MUST_USE br_status br_walk(br_dist *d, const br_node *n, br_drel *out, br_error *err);
+/* node over every branch of r, which becomes the result (rows, columns, clustering none of its business). */
+BR_MUST_USE br_status br_emit_over(br_dist *d, const br_node *n, br_drel *r, br_error *err);
+/* node over two one-branch relations of one stage `open`. */
+BR_MUST_USE br_status br_emit_two(br_dist *d, const br_node *n, const br_drel *l, const br_drel *r, br_open *open,
+                                  br_drel *out, br_error *err);
+/* Own text over every branch: fmt has one %s, the branch's text. Columns stay. */
+void br_wrap_text(br_dist *d, br_drel *r, const char *before, const char *after);
+/* The whole subtree in one task. */
+BR_MUST_USE br_status br_region(br_dist *d, const br_node *n, const char *reason, br_drel *out, br_error *err);
+void br_label_all(br_dist *d, br_drel *r, const char *label);
+void br_mark_chance(br_drel *r, bool chance); /* the stages' outputs are indeterminate */
+/* The emitter's callbacks (br_emit_options); arg is the br_dist. */
+const char *br_scan_callback(void *arg, const br_node *get, uint32_t number);
+const char *br_reference_callback(void *arg, const br_node *ref);
+json_t *br_own_type(br_dist *d, json_t *type); /* the arena drops it */
+
+/* ---- one file an operator */
+BR_MUST_USE br_status br_dist_scan(br_dist *d, const br_node *n, br_drel *out, br_error *err);
+BR_MUST_USE br_status br_dist_aggregate(br_dist *d, const br_node *n, br_drel *out, br_error *err);
+BR_MUST_USE br_status br_dist_join(br_dist *d, const br_node *n, br_drel *out, br_error *err);
+BR_MUST_USE br_status br_join(br_dist *d, const br_node *n, br_drel *l, br_drel *r, br_drel *out, br_error *err);
+BR_MUST_USE br_status br_dist_delim_join(br_dist *d, const br_node *n, br_drel *out, br_error *err);
+BR_MUST_USE br_status br_dist_cte(br_dist *d, const br_node *n, br_drel *out, br_error *err);
+BR_MUST_USE br_status br_dist_reference(br_dist *d, const br_node *n, br_drel *out, br_error *err);
+BR_MUST_USE br_status br_dist_setop(br_dist *d, const br_node *n, br_drel *out, br_error *err);
+BR_MUST_USE br_status br_dist_distinct(br_dist *d, const br_node *n, br_drel *out, br_error *err);
+BR_MUST_USE br_status br_dist_order(br_dist *d, const br_node *n, br_drel *out, br_error *err);
+BR_MUST_USE br_status br_dist_top_n(br_dist *d, const br_node *n, br_drel *out, br_error *err);
+BR_MUST_USE br_status br_dist_limit(br_dist *d, const br_node *n, br_drel *out, br_error *err);
+BR_MUST_USE br_status br_dist_sample(br_dist *d, const br_node *n, br_drel *out, br_error *err);
+BR_MUST_USE br_status br_dist_window(br_dist *d, const br_node *n, br_drel *out, br_error *err);
+
+/* ---- aggregate_split.c: one aggregate as partial columns and a final expression */
+typedef struct br_split_agg {
+  const char *partial[3];
+  json_t *types[3];
+  size_t n;
+  const char *final; /* over columns p<first>..; text with alias t */
+} br_split_agg;
+/* Can every aggregate of the node be split? (ordered: the child's order matters to first and last) */
+bool br_aggregates_split(const br_node *n, bool ordered);
+BR_MUST_USE br_status br_split_aggregate(br_dist *d, const json_t *aggregate, const br_rel *over, size_t first_column,
+                                         br_split_agg *out, br_error *err);
+
+/* ---- the reasons, docs/one-task.md */
+#define BR_WHY_CONSTANTS "constant rows only"
+#define BR_WHY_FINAL_AGGREGATE "final step of an aggregate without GROUP BY"
+#define BR_WHY_WHOLE_AGGREGATE "aggregate without GROUP BY that can't be computed in two steps"
+#define BR_WHY_GROUPING_SETS \
+  "grouping sets without a common column, with an aggregate that can't be computed in two steps"
+#define BR_WHY_VOLATILE_KEYS "keys that are different at each evaluation"
+#define BR_WHY_TOP_N "merge of the tasks' top rows"
+#define BR_WHY_LIMIT "rows are counted across tasks"
+#define BR_WHY_LIMIT_EXPRESSION "the limit is computed from all rows"
+#define BR_WHY_SMALL_SORT "few rows to sort"
+#define BR_WHY_SORT_KEYS "sort keys that can't be cut into ranges"
+#define BR_WHY_BOUNDS "bounds of the sort's ranges"
+#define BR_WHY_SAMPLE "a fixed number of sampled rows"
+#define BR_WHY_WINDOW "window without a common PARTITION BY"
+#define BR_WHY_RECURSIVE "recursive CTE"
+#define BR_WHY_POSITIONAL "positional join pairs rows by number"
+#define BR_WHY_NO_EQUALITY "join without equality whose two sides must both be kept"
+#define BR_WHY_TABLE_FUNCTION "table function that can't be split"
+#define BR_WHY_IN_OUT_FUNCTION "table function over all rows of a relation"
+#define BR_WHY_SCAN "scan that can't be split"
+
+#endif

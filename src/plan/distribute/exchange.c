@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Exchanges: every branch of a relation is closed with the wanted output, and a new stage reads them all. Also the reading
+ * of what several consumers share.
+ *
+ * Hash keys: integers up to 64 bits are hashed as BIGINT (the hashes of a negative number differ between widths), all
+ * others as their own type, and the two sides of a join must agree in it. Threads: none. Bounds: none.
+ */
+#include "plan/distribute/distribute.h"
+
+#include <string.h>
+
+/* ---- keys */
+
+br_hash_keys br_hash_keys_new(br_dist *d, size_t n) {
+  br_hash_keys k = {0};
+  k.texts = br_arena_alloc(d->arena, (n + 1) * sizeof *k.texts);
+  k.hashed_as = br_arena_alloc(d->arena, (n + 1) * sizeof *k.hashed_as);
+  k.columns = br_arena_alloc(d->arena, (n + 1) * sizeof *k.columns);
+  return k;
+}
+
+static bool is_small_int(const char *id) {
+  static const char *const ids[] = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"};
+  for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+    if (!strcmp(id, ids[i])) return true;
+  return false;
+}
+
+br_status br_hash_type(br_dist *d, const json_t *type, const char **out, bool *small_int, br_error *err) {
+  br_buf b = {0};
+  *out = NULL;
+  *small_int = type && is_small_int(br_j_str(type, "id"));
+  if (!type) return BR_OK;
+  if (*small_int) {
+    *out = "BIGINT";
+    return BR_OK;
+  }
+  if (br_j_is(type, "id", "VARCHAR")) {
+    *out = "VARCHAR";
+    return BR_OK;
+  }
+  br_status status = br_emit_type(type, &b, err);
+  if (status == BR_OK) *out = br_arena_strdup(d->arena, br_buf_cstr(&b));
+  br_buf_free(&b);
+  if (status != BR_UNSUPPORTED) return status;
+  br_error_clear(err);
+  return BR_OK;
+}
+
+static void add_key(br_dist *d, br_hash_keys *k, const char *text, const char *hashed_as, bool small_int,
+                    bool is_bigint, int64_t column) {
+  k->texts[k->n] = small_int && !is_bigint ? br_arena_printf(d->arena, "CAST(%s AS BIGINT)", text) : text;
+  k->hashed_as[k->n] = hashed_as;
+  k->columns[k->n++] = column;
+}
+
+br_status br_hash_key(br_dist *d, const br_drel *r, const json_t *expr, br_hash_keys *k, bool *ok, br_error *err) {
+  br_buf b = {0};
+  bool small_int;
+  const char *hashed_as;
+  br_rel over = br_branch_rel(r, 0);
+  json_t *type = br_expr_type(expr);
+  *ok = false;
+  if (br_volatile(expr)) return BR_OK;
+  BR_TRY(br_hash_type(d, type, &hashed_as, &small_int, err));
+  if (!hashed_as) return BR_OK;
+  br_status status = br_emit_expr(d->emit, expr, &over, "t", &b, err);
+  if (status == BR_OK) {
+    add_key(d, k, br_arena_strdup(d->arena, br_buf_cstr(&b)), hashed_as, small_int, br_j_is(type, "id", "BIGINT"),
+            br_expr_column(expr, r));
+    *ok = true;
+  }
+  br_buf_free(&b);
+  return status;
+}
+
+br_status br_hash_key_column(br_dist *d, const br_drel *r, size_t column, br_hash_keys *k, br_error *err) {
+  bool small_int;
+  const char *hashed_as;
+  BR_TRY(br_hash_type(d, r->types[column], &hashed_as, &small_int, err));
+  if (!hashed_as)
+    return br_fail(err, BR_UNSUPPORTED, BR_BLAME_NONE, "rows must be spread by a column whose type can't be written");
+  add_key(d, k, br_arena_printf(d->arena, "t.c%zu", column), hashed_as, small_int,
+          br_j_is(r->types[column], "id", "BIGINT"), (int64_t)column);
+  return BR_OK;
+}
+
+static const char *keys_text(br_dist *d, const br_hash_keys *k, bool for_people) {
+  br_buf b = {0};
+  for (size_t i = 0; i < k->n; i++) {
+    if (i) br_buf_str(&b, ", ");
+    if (for_people && k->columns[i] >= 0)
+      br_buf_printf(&b, "c%lld", (long long)k->columns[i]);
+    else
+      br_buf_str(&b, k->texts[i]);
+  }
+  const char *text = br_arena_strdup(d->arena, br_buf_cstr(&b));
+  br_buf_free(&b);
+  return text;
+}
+
+/* ---- reading */
+
+const char *br_read_text(br_dist *d, json_t *const *types, size_t n, uint32_t number) {
+  bool casts = false;
+  br_buf b = {0};
+  br_error ignored;
+  for (size_t i = 0; i < n; i++) casts = casts || br_cast_back(types[i]);
+  if (!casts) return br_arena_printf(d->arena, "SELECT * FROM input(%u)", number);
+  br_buf_str(&b, "SELECT ");
+  for (size_t i = 0; i < n; i++) {
+    br_buf type = {0};
+    br_buf_str(&b, i ? ", " : "");
+    if (br_cast_back(types[i]) && br_emit_type(types[i], &type, &ignored) == BR_OK)
+      br_buf_printf(&b, "CAST(i.c%zu AS %s) AS c%zu", i, br_buf_cstr(&type), i);
+    else
+      br_buf_printf(&b, "i.c%zu AS c%zu", i, i);
+    br_buf_free(&type);
+  }
+  br_buf_printf(&b, " FROM input(%u) i", number);
+  const char *text = br_arena_strdup(d->arena, br_buf_cstr(&b));
+  br_buf_free(&b);
+  return text;
+}
+
+/* One stage that reads all of them: `SELECT * FROM input(a) UNION ALL …`. */
+static void read_all(br_dist *d, br_drel *r, const uint32_t *producers, size_t n, br_rule rule, br_exchange_kind kind,
+                     bool ordered) {
+  br_open *o = br_open_new(d, rule);
+  br_buf b = {0};
+  for (size_t i = 0; i < n; i++) {
+    uint32_t number = br_open_input(d, o, producers[i], kind, ordered);
+    if (i) br_buf_str(&b, " UNION ALL ");
+    br_buf_str(&b, br_read_text(d, r->types, r->n_columns, number));
+  }
+  r->branches = br_arena_alloc(d->arena, sizeof *r->branches);
+  r->branches[0] = (br_branch){.open = o, .sql = br_arena_strdup(d->arena, br_buf_cstr(&b)), .plain_read = -1};
+  r->n_branches = 1;
+  br_buf_free(&b);
+}
+
+static br_status close_all(br_dist *d, const br_drel *r, const br_closing *c, uint32_t **producers, br_error *err) {
+  *producers = br_arena_alloc(d->arena, r->n_branches * sizeof **producers);
+  for (size_t i = 0; i < r->n_branches; i++) BR_TRY(br_close(d, r, i, c, &(*producers)[i], err));
+  return BR_OK;
+}
+
+/* ---- the kinds */
+
+br_status br_exchange_hash(br_dist *d, br_drel *r, const br_hash_keys *k, const char *why, br_error *err) {
+  uint32_t n = d->o->partitions, *producers;
+  br_closing c = {.output = BR_EX_HASH, .partitions = n, .keys = keys_text(d, k, true), .why = why};
+  c.tail = br_arena_printf(d->arena, "CAST(hash(%s, %s) %% %u AS INTEGER)", keys_text(d, k, false), BR_HASH_SEED, n);
+  BR_TRY(close_all(d, r, &c, &producers, err));
+  r->ordered = r->ordered && r->n_branches == 1;
+  read_all(d, r, producers, r->n_branches, BR_RULE_PARTITIONS, BR_EX_HASH, r->ordered);
+  br_set_clustering(d, r, k, true);
+  return BR_OK;
+}
+
+br_status br_exchange_single(br_dist *d, br_drel *r, const char *reason, bool ordered, br_error *err) {
+  uint32_t *producers;
+  br_closing c = {.output = BR_EX_SINGLE, .partitions = 1, .why = reason};
+  if (br_is_one(r)) {
+    br_one_task(r, reason);
+    return BR_OK;
+  }
+  BR_TRY(close_all(d, r, &c, &producers, err));
+  r->ordered = r->ordered && r->n_branches == 1;
+  read_all(d, r, producers, r->n_branches, BR_RULE_ONE, BR_EX_SINGLE, ordered || r->ordered);
+  r->branches[0].open->reason = reason;
+  br_no_clustering(r);
+  return BR_OK;
+}
+
+br_status br_exchange_broadcast(br_dist *d, br_drel *r, const char *why, br_error *err) {
+  uint32_t *producers;
+  br_closing c = {.output = BR_EX_BROADCAST, .partitions = 1, .why = why};
+  if (br_is_constant(r)) return BR_OK;
+  r->ordered = false;
+  BR_TRY(close_all(d, r, &c, &producers, err));
+  read_all(d, r, producers, r->n_branches, BR_RULE_NONE, BR_EX_BROADCAST, false);
+  br_no_clustering(r);
+  return BR_OK;
+}
+
+br_status br_exchange_range(br_dist *d, br_drel *r, const char *sort_key, const char *shown, br_error *err) {
+  uint32_t *producers;
+  br_closing c = {
+      .output = BR_EX_RANGE, .partitions = d->o->partitions, .tail = sort_key, .keys = shown, .why = "sort by ranges"};
+  BR_TRY(close_all(d, r, &c, &producers, err));
+  r->ordered = false;
+  read_all(d, r, producers, r->n_branches, BR_RULE_PARTITIONS, BR_EX_RANGE, false);
+  br_no_clustering(r);
+  return BR_OK;
+}
+
+static br_status forward_all(br_dist *d, br_drel *r, const char *why, uint32_t **producers, br_error *err) {
+  br_closing c = {.output = BR_EX_FORWARD, .partitions = 1, .why = why};
+  *producers = br_arena_alloc(d->arena, r->n_branches * sizeof **producers);
+  for (size_t i = 0; i < r->n_branches; i++) {
+    if (r->branches[i].plain_read >= 0)
+      (*producers)[i] = (uint32_t)r->branches[i].plain_read;
+    else
+      BR_TRY(br_close(d, r, i, &c, &(*producers)[i], err));
+  }
+  return BR_OK;
+}
+
+br_status br_one_branch(br_dist *d, br_drel *r, br_error *err) {
+  uint32_t *producers;
+  if (r->n_branches == 1) return BR_OK;
+  BR_TRY(forward_all(d, r, "the parts of a UNION ALL come together", &producers, err));
+  read_all(d, r, producers, r->n_branches, BR_RULE_FORWARD, BR_EX_FORWARD, false);
+  br_open_label(d, r->branches[0].open, "union all");
+  br_no_clustering(r);
+  return BR_OK;
+}
+
+br_status br_share(br_dist *d, br_drel *r, const char *why, br_shared *out, br_error *err) {
+  memset(out, 0, sizeof *out);
+  out->rel = *r;
+  out->is_inline = br_is_constant(r);
+  if (out->is_inline) return BR_OK;
+  BR_TRY(forward_all(d, r, why, &out->producers, err));
+  out->n_producers = r->n_branches;
+  out->one = br_arena_alloc(d->arena, r->n_branches * sizeof *out->one);
+  for (size_t i = 0; i < r->n_branches; i++) out->one[i] = d->out->stages[out->producers[i]].rule == BR_TASKS_ONE;
+  return BR_OK;
+}
+
+static br_drel read_inline(br_dist *d, const br_shared *s) {
+  br_drel r = s->rel;
+  if (!br_is_constant(&r)) return r; /* its only reader */
+  r.branches = br_arena_alloc(d->arena, sizeof *r.branches);
+  r.branches[0] = s->rel.branches[0];
+  r.branches[0].open = br_open_new(d, BR_RULE_NONE);
+  r.branches[0].open->label = s->rel.branches[0].open->label;
+  return r;
+}
+
+br_drel br_read_shared(br_dist *d, const br_shared *s, const br_node *n) {
+  br_drel r = s->is_inline ? read_inline(d, s) : s->rel;
+  r.binds = n->binds;
+  if (s->is_inline) return r;
+  r.branches = br_arena_alloc(d->arena, s->n_producers * sizeof *r.branches);
+  r.n_branches = s->n_producers;
+  for (size_t i = 0; i < s->n_producers; i++) {
+    br_open *o = br_open_new(d, s->one[i] ? BR_RULE_ONE : BR_RULE_FORWARD);
+    if (s->one[i]) o->reason = d->out->stages[s->producers[i]].one_task_reason;
+    uint32_t number = br_open_input(d, o, s->producers[i], BR_EX_FORWARD, r.ordered);
+    r.branches[i] =
+        (br_branch){.open = o, .sql = br_read_text(d, r.types, r.n_columns, number), .plain_read = s->producers[i]};
+  }
+  r.aligned = false; /* a FORWARD reader follows its producer's tasks, whatever their number becomes */
+  return r;
+}

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Joins: in place (constants, both in one task), broadcast of a side, both hashed by the equality keys, or one task.
+ *
+ * A side may be broadcast only if the other side's rows alone decide which rows come out: the preserved side of an outer,
+ * semi, anti, mark or single join never is, and a full join has no side that is. A mark join without correlation must know
+ * whether the whole right side is empty or holds a NULL, so its right side is always broadcast; correlated ones may be
+ * spread by the correlation keys, since the null rule is asked a group at a time.
+ *
+ * Threads: none. Bounds: none.
+ */
+#include "plan/distribute/distribute.h"
+
+#include <string.h>
+
+typedef struct join_kind {
+  const char *name;
+  bool left_may_broadcast, right_may_broadcast;
+  bool left_survives, right_survives; /* equal keys of the output come from this side */
+} join_kind;
+
+static const join_kind kinds[] = {{"INNER", true, true, true, true},       {"LEFT", false, true, true, false},
+                                  {"RIGHT", true, false, false, true},     {"FULL", false, false, false, false},
+                                  {"OUTER", false, false, false, false},   {"SEMI", false, true, true, false},
+                                  {"ANTI", false, true, true, false},      {"MARK", false, true, true, false},
+                                  {"SINGLE", false, true, true, false},    {"RIGHT_SEMI", true, false, false, true},
+                                  {"RIGHT_ANTI", true, false, false, true}};
+
+static const join_kind *kind_of(const br_node *n) {
+  const char *type = n->kind == BR_NODE_CROSS ? "INNER" : br_j_str(n->json, "join_type");
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    if (!strcmp(type, kinds[i].name)) return &kinds[i];
+  return NULL;
+}
+
+/* The equality keys of both sides, pair by pair. */
+typedef struct key_pairs {
+  br_hash_keys l, r;
+} key_pairs;
+
+static bool usable_comparison(const br_node *n, const json_t *condition, const join_kind *kind) {
+  bool not_distinct = br_j_is(condition, "comparison", "COMPARE_NOT_DISTINCT_FROM");
+  (void)n;
+  if (!strcmp(kind->name, "MARK")) return not_distinct;
+  return not_distinct || br_j_is(condition, "comparison", "COMPARE_EQUAL");
+}
+
+static br_status find_pairs(br_dist *d, const br_node *n, const join_kind *kind, const br_drel *l, const br_drel *r,
+                            key_pairs *out, br_error *err) {
+  size_t count = n->kind == BR_NODE_CROSS ? 0 : br_j_count(n->json, "conditions");
+  out->l = br_hash_keys_new(d, count);
+  out->r = br_hash_keys_new(d, count);
+  for (size_t i = 0; i < count; i++) {
+    const json_t *c = br_j_at(n->json, "conditions", i);
+    bool ok = false, also = false;
+    size_t at = out->l.n;
+    if (!usable_comparison(n, c, kind)) continue;
+    BR_TRY(br_hash_key(d, l, br_j_get(c, "left"), &out->l, &ok, err));
+    if (ok) BR_TRY(br_hash_key(d, r, br_j_get(c, "right"), &out->r, &also, err));
+    if (ok && also && !strcmp(out->l.hashed_as[at], out->r.hashed_as[at])) continue;
+    out->l.n = out->r.n = at;
+  }
+  return BR_OK;
+}
+
+/* ---- clustering of the output */
+
+static void add_output_columns(br_dkey *key, int64_t column, const br_node *n, const char *map_key, size_t width,
+                               size_t first) {
+  size_t mapped = n->kind == BR_NODE_CROSS ? 0 : br_j_count(n->json, map_key), count = mapped ? mapped : width;
+  for (size_t i = 0; i < count; i++) {
+    int64_t from = mapped ? (int64_t)br_json_u64(br_j_at(n->json, map_key, i)) : (int64_t)i;
+    if (from == column && key->n < BR_KEY_COLUMNS) key->columns[key->n++] = (uint32_t)(first + i);
+  }
+}
+
+static size_t left_width(const br_node *n, const join_kind *kind, const br_drel *l) {
+  size_t mapped = n->kind == BR_NODE_CROSS ? 0 : br_j_count(n->json, "left_projection_map");
+  if (!strncmp(kind->name, "RIGHT_", 6)) return 0;
+  return mapped ? mapped : l->n_columns;
+}
+
+static bool shows_right(const join_kind *k) {
+  return strcmp(k->name, "SEMI") != 0 && strcmp(k->name, "ANTI") != 0 && strcmp(k->name, "MARK") != 0;
+}
+
+/* Output clustering from one side's keys (broadcast joins) or from the pairs' keys in hash order (both sides). */
+static void output_clustering(br_dist *d, const br_node *n, const join_kind *kind, const br_drel *l, const br_drel *r,
+                              const br_dkey *lkeys, const br_dkey *rkeys, size_t n_keys, bool aligned, br_drel *out) {
+  br_dkey *keys = br_arena_alloc(d->arena, (n_keys + 1) * sizeof *keys);
+  size_t first_right = left_width(n, kind, l);
+  br_no_clustering(out);
+  for (size_t k = 0; k < n_keys; k++) {
+    keys[k].hashed_as = lkeys ? lkeys[k].hashed_as : rkeys[k].hashed_as;
+    if (lkeys && first_right)
+      for (uint32_t c = 0; c < lkeys[k].n; c++)
+        add_output_columns(&keys[k], lkeys[k].columns[c], n, "left_projection_map", l->n_columns, 0);
+    if (rkeys && shows_right(kind))
+      for (uint32_t c = 0; c < rkeys[k].n; c++)
+        add_output_columns(&keys[k], rkeys[k].columns[c], n, "right_projection_map", r->n_columns, first_right);
+    if (!keys[k].n) return;
+  }
+  out->keys = keys;
+  out->n_keys = n_keys;
+  out->aligned = aligned;
+}
+
+/* ---- ways to join */
+
+static const char *label_of(const br_node *n, const join_kind *kind) {
+  static const struct {
+    const char *name, *label;
+  } labels[] = {{"INNER", "join"},
+                {"LEFT", "left join"},
+                {"RIGHT", "right join"},
+                {"FULL", "full join"},
+                {"OUTER", "full join"},
+                {"SEMI", "semi join"},
+                {"ANTI", "anti join"},
+                {"MARK", "mark join"},
+                {"SINGLE", "single join"},
+                {"RIGHT_SEMI", "right semi join"},
+                {"RIGHT_ANTI", "right anti join"}};
+  if (n->kind == BR_NODE_CROSS) return "cross product";
+  if (n->kind == BR_NODE_ASOF_JOIN) return "asof join";
+  for (size_t i = 0; i < sizeof labels / sizeof *labels; i++)
+    if (!strcmp(kind->name, labels[i].name)) return labels[i].label;
+  return "join";
+}
+
+static br_status emit_join(br_dist *d, const br_node *n, const join_kind *kind, const br_drel *l, const br_drel *r,
+                           const char *how, br_drel *out, br_error *err) {
+  br_open *o = br_open_merge(d, l->branches[0].open, r->branches[0].open);
+  BR_TRY(br_emit_two(d, n, l, r, o, out, err));
+  br_open_label(d, o, "%s%s", label_of(n, kind), how);
+  br_mark_chance(out, n->kind == BR_NODE_ASOF_JOIN || br_volatile(br_j_get(n->json, "conditions")) ||
+                          br_volatile(br_j_get(n->json, "condition")) || br_volatile(br_j_get(n->json, "predicate")));
+  return BR_OK;
+}
+
+/* One side is in every task (constant or broadcast), or both are in one task. */
+static br_status join_here(br_dist *d, const br_node *n, const join_kind *kind, const br_drel *l, const br_drel *r,
+                           const char *how, br_drel *out, br_error *err) {
+  bool keep_left = br_is_constant(r);
+  const br_drel *kept = keep_left ? l : r;
+  BR_TRY(emit_join(d, n, kind, l, r, how, out, err));
+  if (br_is_constant(l) || br_is_constant(r))
+    output_clustering(d, n, kind, l, r, keep_left ? kept->keys : NULL, keep_left ? NULL : kept->keys, kept->n_keys,
+                      kept->aligned, out);
+  return BR_OK;
+}
+
+static br_status join_in_one_task(br_dist *d, const br_node *n, const join_kind *kind, br_drel *l, br_drel *r,
+                                  const char *reason, br_drel *out, br_error *err) {
+  BR_TRY(br_exchange_single(d, l, reason, false, err));
+  BR_TRY(br_exchange_single(d, r, reason, false, err));
+  return join_here(d, n, kind, l, r, "", out, err);
+}
+
+static br_status broadcast_join(br_dist *d, const br_node *n, const join_kind *kind, br_drel *l, br_drel *r, bool right,
+                                const char *why, br_drel *out, br_error *err) {
+  br_drel *moved = right ? r : l, *stays = right ? l : r;
+  BR_TRY(br_one_branch(d, stays, err));
+  if (br_is_one(stays)) {
+    br_one_task(stays, BR_WHY_CONSTANTS);
+    BR_TRY(br_exchange_single(d, moved, stays->branches[0].open->reason, false, err));
+    return join_here(d, n, kind, l, r, "", out, err);
+  }
+  BR_TRY(br_exchange_broadcast(d, moved, why, err));
+  return join_here(d, n, kind, l, r, right ? " (right side broadcast)" : " (left side broadcast)", out, err);
+}
+
+/* The order of pairs in which r is hashed already; false: it isn't. */
+static bool hashed_by(const br_drel *r, const br_hash_keys *side, size_t *pairs) {
+  if (!r->n_keys || !r->aligned || r->n_branches != 1 || r->branches[0].open->rule != BR_RULE_PARTITIONS) return false;
+  for (size_t k = 0; k < r->n_keys; k++) {
+    size_t p = 0;
+    while (p < side->n && !br_key_has(&r->keys[k], side->columns[p], side->hashed_as[p])) p++;
+    if (p == side->n) return false;
+    pairs[k] = p;
+  }
+  return true;
+}
+
+static br_hash_keys picked(br_dist *d, const br_hash_keys *k, const size_t *pairs, size_t n) {
+  br_hash_keys out = br_hash_keys_new(d, n);
+  for (size_t i = 0; i < n; i++) {
+    out.texts[i] = k->texts[pairs[i]];
+    out.hashed_as[i] = k->hashed_as[pairs[i]];
+    out.columns[i] = k->columns[pairs[i]];
+  }
+  out.n = n;
+  return out;
+}
+
+static void key_columns(br_dist *d, const br_hash_keys *k, br_dkey **out) {
+  *out = br_arena_alloc(d->arena, (k->n + 1) * sizeof **out);
+  for (size_t i = 0; i < k->n; i++) {
+    (*out)[i].hashed_as = k->hashed_as[i];
+    if (k->columns[i] >= 0)
+      (*out)[i] = (br_dkey){.columns = {(uint32_t)k->columns[i]}, .n = 1, .hashed_as = k->hashed_as[i]};
+  }
+}
+
+/* Equal columns of a side that was clustered already join the key's own. */
+static void more_columns(br_dkey *keys, size_t n, const br_drel *r) {
+  for (size_t i = 0; i < n && n == r->n_keys; i++)
+    for (uint32_t c = 0; c < r->keys[i].n; c++) {
+      bool there = false;
+      for (uint32_t x = 0; x < keys[i].n; x++) there = there || keys[i].columns[x] == r->keys[i].columns[c];
+      if (!there && keys[i].n < BR_KEY_COLUMNS) keys[i].columns[keys[i].n++] = r->keys[i].columns[c];
+    }
+}
+
+static br_status exchange_unless(br_dist *d, br_drel *r, const br_hash_keys *k, bool elided, const char *why,
+                                 br_error *err) {
+  if (!elided) return br_exchange_hash(d, r, k, why, err);
+  br_open_why(d, r->branches[0].open, "kept clustering %s", br_clustering_text(d, r));
+  return BR_OK;
+}
+
+static br_status hash_join(br_dist *d, const br_node *n, const join_kind *kind, br_drel *l, br_drel *r,
+                           const key_pairs *pairs, br_drel *out, br_error *err) {
+  size_t *lp = br_arena_alloc(d->arena, (pairs->l.n + l->n_keys + 1) * sizeof *lp);
+  size_t *rp = br_arena_alloc(d->arena, (pairs->l.n + r->n_keys + 1) * sizeof *rp);
+  bool left = hashed_by(l, &pairs->l, lp), right = hashed_by(r, &pairs->r, rp);
+  size_t count = left ? l->n_keys : right ? r->n_keys : pairs->l.n, *order = left ? lp : rp;
+  if (left && right && (l->n_keys != r->n_keys || memcmp(lp, rp, l->n_keys * sizeof *lp) != 0)) {
+    right = l->rows >= 0 && r->rows > l->rows; /* keep the larger side where it is */
+    left = !right;
+    order = left ? lp : rp;
+    count = left ? l->n_keys : r->n_keys;
+  }
+  if (!left && !right)
+    for (size_t i = 0; i < count; i++) order[i] = i;
+  br_hash_keys lk = picked(d, &pairs->l, order, count), rk = picked(d, &pairs->r, order, count);
+  BR_TRY(exchange_unless(d, l, &lk, left, "join keys", err));
+  BR_TRY(exchange_unless(d, r, &rk, right, "join keys", err));
+  br_dkey *lkeys, *rkeys;
+  key_columns(d, &lk, &lkeys);
+  key_columns(d, &rk, &rkeys);
+  if (left) more_columns(lkeys, count, l);
+  if (right) more_columns(rkeys, count, r);
+  BR_TRY(emit_join(d, n, kind, l, r, "", out, err));
+  if (kind->left_survives || kind->right_survives)
+    output_clustering(d, n, kind, l, r, kind->left_survives ? lkeys : NULL, kind->right_survives ? rkeys : NULL, count,
+                      true, out);
+  return BR_OK;
+}
+
+/* ---- the choice */
+
+static bool small(const br_dist *d, const br_drel *r) { return r->bytes >= 0 && r->bytes < d->o->broadcast_bytes; }
+
+/* Which side to broadcast because it is small: 1 right, 0 left, -1 none. */
+static int small_side(const br_dist *d, const join_kind *kind, const br_drel *l, const br_drel *r) {
+  bool left = kind->left_may_broadcast && small(d, l), right = kind->right_may_broadcast && small(d, r);
+  if (left && right) {
+    if (br_is_one(l) != br_is_one(r)) return br_is_one(r); /* what is spread stays spread */
+    return r->bytes <= l->bytes;
+  }
+  return right ? 1 : left ? 0 : -1;
+}
+
+static br_status join_without_keys(br_dist *d, const br_node *n, const join_kind *kind, br_drel *l, br_drel *r,
+                                   br_drel *out, br_error *err) {
+  bool right = kind->right_may_broadcast;
+  if (n->kind == BR_NODE_ASOF_JOIN || (!kind->left_may_broadcast && !kind->right_may_broadcast))
+    return join_in_one_task(d, n, kind, l, r, BR_WHY_NO_EQUALITY, out, err);
+  if (kind->left_may_broadcast && right) {
+    if (br_is_one(l) != br_is_one(r))
+      right = br_is_one(r);
+    else
+      right = l->bytes < 0 || (r->bytes >= 0 && r->bytes <= l->bytes);
+  }
+  return broadcast_join(d, n, kind, l, r, right, "no equality to spread by", out, err);
+}
+
+br_status br_join(br_dist *d, const br_node *n, br_drel *l, br_drel *r, br_drel *out, br_error *err) {
+  const join_kind *kind = kind_of(n);
+  key_pairs pairs;
+  if (!kind) return br_fail(err, BR_UNSUPPORTED, BR_BLAME_NONE, "join type %s", br_j_str(n->json, "join_type"));
+  if (br_is_one(l) && br_is_one(r)) return join_here(d, n, kind, l, r, "", out, err);
+  if ((br_is_constant(r) && kind->right_may_broadcast) || (br_is_constant(l) && kind->left_may_broadcast)) {
+    BR_TRY(br_one_branch(d, br_is_constant(r) ? l : r, err));
+    return join_here(d, n, kind, l, r, "", out, err);
+  }
+  br_one_task(l, BR_WHY_CONSTANTS);
+  br_one_task(r, BR_WHY_CONSTANTS);
+  int side = small_side(d, kind, l, r);
+  if (side >= 0) return broadcast_join(d, n, kind, l, r, side, "small side", out, err);
+  BR_TRY(find_pairs(d, n, kind, l, r, &pairs, err));
+  if (pairs.l.n) return hash_join(d, n, kind, l, r, &pairs, out, err);
+  return join_without_keys(d, n, kind, l, r, out, err);
+}
+
+br_status br_dist_join(br_dist *d, const br_node *n, br_drel *out, br_error *err) {
+  br_drel l, r;
+  BR_TRY(br_walk(d, n->children[0], &l, err));
+  BR_TRY(br_walk(d, n->children[1], &r, err));
+  return br_join(d, n, &l, &r, out, err);
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Order: sort in one task or by ranges, top-n, limit.
+ *
+ * A sort by ranges has five stages: A keeps the rows (FORWARD), B samples A's sort keys, C computes partitions - 1 bounds
+ * from the samples in one task, D reads A again and places each row by the bounds (RANGE), E sorts each range. Read in
+ * partition order, E's outputs are the sorted rows. Sort keys are create_sort_key() blobs, whose byte order is the order.
+ *
+ * Threads: none. Bounds: sample_rows_per_task.
+ */
+#include "plan/distribute/distribute.h"
+
+#include <string.h>
+
+static const uint32_t sample_rows_per_partition = 100, max_sample_rows_per_task = 20000;
+
+/* ---- sort */
+
+/* create_sort_key(k1, 'ASC NULLS LAST', …) over alias t. */
+static br_status sort_key(br_dist *d, const br_node *n, const br_drel *r, const char **out, br_error *err) {
+  br_status status = BR_OK;
+  br_buf b = {0};
+  br_rel over = br_branch_rel(r, 0);
+  br_buf_str(&b, "create_sort_key(");
+  for (size_t i = 0; i < br_j_count(n->json, "orders"); i++) {
+    const json_t *o = br_j_at(n->json, "orders", i);
+    bool first = strstr(br_j_str(o, "null_order"), "FIRST") != NULL, down = br_j_is(o, "type", "DESCENDING");
+    if (i) br_buf_str(&b, ", ");
+    BR_TRY_GOTO(br_emit_expr(d->emit, br_j_get(o, "expression"), &over, "t", &b, err));
+    br_buf_printf(&b, ", '%s NULLS %s'", down ? "DESC" : "ASC", first ? "FIRST" : "LAST");
+  }
+  br_buf_char(&b, ')');
+  *out = br_arena_strdup(d->arena, br_buf_cstr(&b));
+done:
+  br_buf_free(&b);
+  return status;
+}
+
+static br_status order_text(br_dist *d, const br_node *n, const br_drel *r, const char *alias, const char **out,
+                            br_error *err) {
+  br_buf b = {0};
+  br_rel over = br_branch_rel(r, 0);
+  br_status status = br_emit_order_by(d->emit, br_j_get(n->json, "orders"), &over, alias, &b, err);
+  if (status == BR_OK) *out = br_arena_strdup(d->arena, br_buf_cstr(&b));
+  br_buf_free(&b);
+  return status;
+}
+
+static json_t *blob_type(br_dist *d) { return br_own_type(d, json_pack("{s:s, s:n}", "id", "BLOB", "type_info")); }
+
+/* One BLOB column from what is read of r. */
+static br_drel keys_only(br_dist *d, const br_drel *r, const char *before, const char *after) {
+  br_drel keys = *r;
+  json_t **types = br_arena_alloc(d->arena, sizeof *types);
+  types[0] = blob_type(d);
+  br_wrap_text(d, &keys, before, after);
+  keys.n_columns = 1;
+  keys.types = types;
+  keys.binds = br_arena_alloc(d->arena, sizeof *keys.binds);
+  keys.ordered = false;
+  br_no_clustering(&keys);
+  return keys;
+}
+
+/* Stages B and C; *bounds is C. */
+static br_status range_bounds(br_dist *d, const br_shared *rows, const br_node *child, const char *key,
+                              const char *shown, uint32_t *bounds, br_error *err) {
+  uint32_t n = d->o->partitions;
+  uint32_t sample = n * sample_rows_per_partition < max_sample_rows_per_task ? n * sample_rows_per_partition
+                                                                             : max_sample_rows_per_task;
+  br_drel read = br_read_shared(d, rows, child);
+  br_drel keys = keys_only(d, &read, br_arena_printf(d->arena, "SELECT %s AS c0 FROM ", key),
+                           br_arena_printf(d->arena, " USING SAMPLE reservoir(%u ROWS)", sample));
+  br_set_rows(&keys, sample);
+  br_label_all(d, &keys, "sample of sort keys");
+  br_mark_chance(&keys, true);
+  BR_TRY(br_exchange_single(d, &keys, BR_WHY_BOUNDS, false, err));
+  br_one_task(&keys, BR_WHY_BOUNDS);
+  keys = keys_only(d, &keys, "WITH s AS MATERIALIZED (SELECT t.c0, row_number() OVER (ORDER BY t.c0) AS r FROM ",
+                   br_arena_printf(d->arena,
+                                   "), n AS (SELECT count(*) AS n FROM s) "
+                                   "SELECT coalesce(s.c0, ''::BLOB) AS c0 FROM range(1, %u) q(i) CROSS JOIN n "
+                                   "LEFT JOIN s ON s.r = greatest(1, (q.i * n.n + %u) // %u) ORDER BY q.i",
+                                   n, n - 1, n));
+  br_label_all(d, &keys, "bounds of the ranges");
+  br_set_rows(&keys, n - 1);
+  keys.ordered = true;
+  br_closing c = {.output = BR_EX_BOUNDS, .partitions = 1, .keys = shown};
+  return br_close(d, &keys, 0, &c, bounds, err);
+}
+
+static br_status range_sort(br_dist *d, const br_node *n, br_drel *r, br_error *err) {
+  const char *key, *shown;
+  br_shared rows;
+  uint32_t bounds;
+  BR_TRY(sort_key(d, n, r, &key, err));
+  BR_TRY(order_text(d, n, r, "t", &shown, err));
+  BR_TRY(br_share(d, r, "read by the sample and by the range exchange", &rows, err));
+  BR_TRY(range_bounds(d, &rows, n->children[0], key, shown, &bounds, err));
+  *r = br_read_shared(d, &rows, n->children[0]);
+  for (size_t i = 0; i < r->n_branches; i++) {
+    br_open_label(d, r->branches[i].open, "place rows by range");
+    br_open_input(d, r->branches[i].open, bounds, BR_EX_BOUNDS, true);
+  }
+  return br_exchange_range(d, r, key, shown, err);
+}
+
+static bool sorts_in_one_task(const br_dist *d, const br_drel *r) {
+  return br_is_one(r) || d->o->partitions == 1 || (r->rows >= 0 && r->rows < d->o->sort_one_task_rows);
+}
+
+br_status br_dist_order(br_dist *d, const br_node *n, br_drel *out, br_error *err) {
+  bool chance = br_volatile(br_j_get(n->json, "orders"));
+  BR_TRY(br_walk(d, n->children[0], out, err));
+  if (sorts_in_one_task(d, out))
+    BR_TRY(br_exchange_single(d, out, BR_WHY_SMALL_SORT, out->ordered, err));
+  else if (chance)
+    BR_TRY(br_exchange_single(d, out, BR_WHY_VOLATILE_KEYS, out->ordered, err));
+  else
+    BR_TRY(range_sort(d, n, out, err));
+  BR_TRY(br_emit_over(d, n, out, err));
+  br_no_clustering(out);
+  out->ordered = true;
+  br_label_all(d, out, "sort");
+  br_mark_chance(out, chance);
+  return BR_OK;
+}
+
+/* ---- top-n and limit */
+
+static uint64_t saturated(uint64_t a, uint64_t b) {
+  const uint64_t max = (uint64_t)INT64_MAX;
+  return a > max || b > max - a ? max : a + b;
+}
+
+br_status br_dist_top_n(br_dist *d, const br_node *n, br_drel *out, br_error *err) {
+  uint64_t rows = saturated(br_json_u64(br_j_get(n->json, "limit")), br_json_u64(br_j_get(n->json, "offset")));
+  const char *order;
+  BR_TRY(br_walk(d, n->children[0], out, err));
+  if (!br_is_one(out)) {
+    BR_TRY(order_text(d, n, out, "t", &order, err));
+    br_wrap_text(d, out, "SELECT * FROM ",
+                 br_arena_printf(d->arena, " ORDER BY %s LIMIT %llu", order, (unsigned long long)rows));
+    br_label_all(d, out, "local top-n");
+    if (out->rows < 0 || out->rows > (double)rows) br_set_rows(out, (double)rows);
+    out->ordered = false;
+    br_mark_chance(out, true);
+    BR_TRY(br_exchange_single(d, out, BR_WHY_TOP_N, false, err));
+  }
+  BR_TRY(br_emit_over(d, n, out, err));
+  br_no_clustering(out);
+  out->ordered = true;
+  br_one_task(out, BR_WHY_CONSTANTS);
+  br_label_all(d, out, "top-n");
+  br_mark_chance(out, true);
+  return BR_OK;
+}
+
+/* Constant number of rows that are needed at most; false: not known before running. */
+static bool constant_rows(const json_t *node, uint64_t *rows, bool *limited) {
+  const json_t *l = br_j_get(node, "limit_val"), *o = br_j_get(node, "offset_val");
+  *limited = !br_j_is(l, "type", "UNSET");
+  if (*limited && !br_j_is(l, "type", "CONSTANT_VALUE")) return false;
+  if (!br_j_is(o, "type", "UNSET") && !br_j_is(o, "type", "CONSTANT_VALUE")) return false;
+  *rows = saturated(*limited ? br_json_u64(br_j_get(l, "constant_integer")) : 0,
+                    br_j_is(o, "type", "UNSET") ? 0 : br_json_u64(br_j_get(o, "constant_integer")));
+  return true;
+}
+
+br_status br_dist_limit(br_dist *d, const br_node *n, br_drel *out, br_error *err) {
+  uint64_t rows = 0;
+  bool limited;
+  BR_TRY(br_walk(d, n->children[0], out, err));
+  bool constant = constant_rows(n->json, &rows, &limited), chance = !out->ordered;
+  if (!br_is_one(out)) {
+    if (constant && limited) {
+      br_wrap_text(d, out, "SELECT * FROM ", br_arena_printf(d->arena, " LIMIT %llu", (unsigned long long)rows));
+      br_label_all(d, out, "local limit");
+      if (out->rows < 0 || out->rows > (double)rows) br_set_rows(out, (double)rows);
+      br_mark_chance(out, chance);
+    }
+    BR_TRY(br_exchange_single(d, out, constant ? BR_WHY_LIMIT : BR_WHY_LIMIT_EXPRESSION, true, err));
+  }
+  bool ordered = out->ordered;
+  BR_TRY(br_emit_over(d, n, out, err));
+  br_no_clustering(out);
+  out->ordered = ordered;
+  br_label_all(d, out, "limit");
+  br_mark_chance(out, chance && !br_is_constant(out));
+  return BR_OK;
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Leaves: scans of files and tables (split over tasks), table functions, and subtrees that run whole in one task, whose
+ * scans are read whole there. A scan's place in the text is a token, which a task replaces by the source of its split.
+ *
+ * Threads: none. Bounds: none.
+ */
+#include "plan/distribute/distribute.h"
+
+#include <string.h>
+
+static void keep_error(br_dist *d, br_status status, const br_error *err) {
+  if (d->callback_status != BR_OK) return;
+  d->callback_status = status;
+  d->callback_error = *err;
+}
+
+static br_status take_error(br_dist *d, br_status status, br_error *err) {
+  if (d->callback_status == BR_OK) return status;
+  *err = d->callback_error;
+  status = d->callback_status;
+  d->callback_status = BR_OK;
+  return status;
+}
+
+const char *br_scan_callback(void *arg, const br_node *get, uint32_t number) {
+  br_dist *d = arg;
+  br_stage_scan s = {.rows = get->rows};
+  br_error err;
+  bool is_scan = false;
+  (void)number;
+  br_status status = br_scan_of(d->arena, get, &is_scan, &s.scan, &err);
+  if (status != BR_OK) keep_error(d, status, &err);
+  if (status != BR_OK || !is_scan) return NULL;
+  s.number = d->next_number++;
+  s.token = br_arena_printf(d->arena, "__scan_%u__", s.number);
+  br_open_scan(d, d->scanning, s, !d->scanning_whole);
+  return s.token;
+}
+
+/* "orders" for .../orders/part-0.parquet, or the table's name. */
+static const char *source_name(br_dist *d, const br_scan *s) {
+  if (s->kind == BR_SCAN_TABLE) return s->table;
+  if (!s->n_files) return "no files";
+  const char *end = strrchr(s->files[0], '/');
+  if (!end || s->n_files == 1) return end ? end + 1 : s->files[0];
+  const char *start = end;
+  while (start > s->files[0] && start[-1] != '/') start--;
+  return br_arena_strndup(d->arena, start, (size_t)(end - start));
+}
+
+static br_status scan(br_dist *d, const br_node *n, const br_scan *s, br_drel *out, br_error *err) {
+  br_open *o = br_open_new(d, s->unsplittable ? BR_RULE_ONE : BR_RULE_SPLITS);
+  br_rel rel;
+  d->scanning = o;
+  d->scanning_whole = s->unsplittable;
+  BR_TRY(take_error(d, br_emit_node(d->emit, n, NULL, &rel, err), err));
+  br_open_label(d, o, "scan %s", source_name(d, s));
+  if (s->unsplittable) {
+    o->reason = BR_WHY_SCAN;
+    br_open_why(d, o, "%s", s->why ? s->why : "");
+  }
+  if (o->rule == BR_RULE_SPLITS && o->split_scan < 0)
+    return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "a scan was printed without asking for its source");
+  *out = br_drel_new(d, o, rel.sql, n);
+  br_mark_chance(out, br_j_some(br_j_get(n->json, "extra_info"), "sample_options") != NULL);
+  return BR_OK;
+}
+
+/* Functions that give the same rows in any process and may stand in every task of a stage. */
+static bool constant_function(const char *name) {
+  static const char *const names[] = {"range",      "generate_series", "unnest",   "repeat",
+                                      "repeat_row", "json_each",       "json_tree"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (!strcmp(name, names[i])) return true;
+  return false;
+}
+
+/* Functions that read files: the same in any process of the cluster, but only once. */
+static bool file_function(const char *name) {
+  static const char *const names[] = {"glob",
+                                      "read_text",
+                                      "read_blob",
+                                      "read_csv",
+                                      "read_csv_auto",
+                                      "read_json",
+                                      "read_json_auto",
+                                      "read_ndjson",
+                                      "read_ndjson_auto",
+                                      "read_json_objects",
+                                      "read_ndjson_objects",
+                                      "read_parquet",
+                                      "parquet_scan",
+                                      "parquet_metadata",
+                                      "parquet_schema",
+                                      "parquet_file_metadata",
+                                      "parquet_kv_metadata",
+                                      "sniff_csv",
+                                      "parquet_full_metadata",
+                                      "parquet_bloom_probe"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (!strcmp(name, names[i])) return true;
+  return false;
+}
+
+static br_status table_function(br_dist *d, const br_node *n, br_drel *out, br_error *err) {
+  const char *name = br_j_str(n->json, "name");
+  br_rel rel;
+  if (!constant_function(name) && !file_function(name))
+    return br_fail(err, BR_UNSUPPORTED, BR_BLAME_NONE, "%s() shows the state of this session and is asked here", name);
+  br_open *o = br_open_new(d, constant_function(name) ? BR_RULE_NONE : BR_RULE_ONE);
+  BR_TRY(br_emit_node(d->emit, n, NULL, &rel, err));
+  br_open_label(d, o, "%s()", name);
+  o->reason = BR_WHY_TABLE_FUNCTION;
+  *out = br_drel_new(d, o, rel.sql, n);
+  return BR_OK;
+}
+
+br_status br_dist_scan(br_dist *d, const br_node *n, br_drel *out, br_error *err) {
+  br_scan s;
+  bool is_scan;
+  BR_TRY(br_scan_of(d->arena, n, &is_scan, &s, err));
+  return is_scan ? scan(d, n, &s, out, err) : table_function(d, n, out, err);
+}
+
+/* ---- one-task regions */
+
+static uint32_t subtree_end(const br_node *n) {
+  uint32_t end = n->id + 1;
+  for (size_t i = 0; i < n->n_children; i++) end = subtree_end(n->children[i]);
+  return end;
+}
+
+/* A reference out of the region: what it names is gathered into the region's task. */
+static br_status outer_reference(br_dist *d, const br_node *ref, const char **sql, br_error *err) {
+  br_open *region = d->scanning;
+  br_drel r;
+  BR_TRY(br_dist_reference(d, ref, &r, err));
+  BR_TRY(br_exchange_single(d, &r, region->reason, r.ordered, err));
+  br_open *merged = br_open_merge(d, region, r.branches[0].open);
+  *region = *merged;
+  *sql = r.branches[0].sql;
+  return BR_OK;
+}
+
+const char *br_reference_callback(void *arg, const br_node *ref) {
+  br_dist *d = arg;
+  const char *sql = NULL;
+  br_error err;
+  if (!d->region || !ref->source) return NULL;
+  if (ref->source->id >= d->region->id && ref->source->id < d->region_end) return NULL;
+  br_status status = outer_reference(d, ref, &sql, &err);
+  if (status != BR_OK) keep_error(d, status, &err);
+  return sql;
+}
+
+static bool any_volatile(const br_node *n) {
+  if (br_volatile(br_j_get(n->json, "expressions"))) return true;
+  for (size_t i = 0; i < n->n_children; i++)
+    if (any_volatile(n->children[i])) return true;
+  return false;
+}
+
+br_status br_region(br_dist *d, const br_node *n, const char *reason, br_drel *out, br_error *err) {
+  br_open *o = br_open_new(d, BR_RULE_ONE);
+  br_rel rel;
+  o->reason = reason;
+  d->scanning = o;
+  d->scanning_whole = true;
+  d->region = n;
+  d->region_end = subtree_end(n);
+  br_status status = take_error(d, br_emit_tree(d->emit, n, &rel, err), err);
+  d->region = NULL;
+  BR_TRY(status);
+  br_open_label(d, o, "%s", reason);
+  *out = br_drel_new(d, o, rel.sql, n);
+  br_mark_chance(out, any_volatile(n));
+  return BR_OK;
+}
