@@ -307,6 +307,7 @@ br_status br_flight_client_new(br_loop *l, const char *uri, const br_flight_clie
                                br_error *err) {
   br_address a;
   BR_TRY(br_address_parse(uri, &a, err));
+  if (o && o->bearer) BR_TRY(br_flight_check_token(o->bearer, err));
   br_flight_client *c = br_calloc(1, sizeof *c);
   c->loop = l, c->address = a, c->refs = 1;
   snprintf(c->authority, sizeof c->authority, "%s", a.is_unix ? "localhost" : a.text);

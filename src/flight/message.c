@@ -113,6 +113,15 @@ br_status br_flight_parse_action(const void *p, size_t n, char **type, const voi
   return BR_OK;
 }
 
+br_status br_flight_check_token(const char *token, br_error *err) {
+  size_t n = 0;
+  while (n <= BR_FLIGHT_TOKEN_BYTES && token[n] > 0x20 && token[n] < 0x7f) n++;
+  if (n == 0 || token[n])
+    return br_fail(err, BR_INVALID, BR_BLAME_USER,
+                   "a bearer token is 1 to %d printable ASCII characters without spaces", BR_FLIGHT_TOKEN_BYTES);
+  return BR_OK;
+}
+
 void br_flight_info_encode(br_buf *out, const void *schema_head, size_t schema_bytes, const void *descriptor,
                            size_t descriptor_bytes, const void *ticket, size_t ticket_bytes, int64_t rows,
                            int64_t bytes) {

@@ -27,7 +27,7 @@
 #define REQUEST_BUDGET_MESSAGES 2 /* of the largest size, received and not handled yet, a connection */
 #define PULL_BYTES (64u << 10)    /* small messages are pulled until a frame is worth it */
 #define PATH_BYTES 128
-#define AUTHORIZATION_BYTES 1024
+#define AUTHORIZATION_BYTES (BR_FLIGHT_TOKEN_BYTES + 16)
 
 typedef struct flight_conn flight_conn;
 
@@ -473,6 +473,7 @@ static br_status listen_on(br_flight_server *s, const br_flight_server_options *
 
 br_status br_flight_server_new(br_loop *l, const br_flight_server_options *o, const br_flight_handlers *h,
                                br_flight_server **out, br_error *err) {
+  if (o->bearer) BR_TRY(br_flight_check_token(o->bearer, err));
   br_flight_server *s = br_calloc(1, sizeof *s);
   s->loop = l;
   s->h = *h;
