@@ -25,6 +25,10 @@ BR_MUST_USE br_status br_flight_parse_bytes1(const void *p, size_t n, const void
 BR_MUST_USE br_status br_flight_parse_action(const void *p, size_t n, char **type, const void **body, size_t *bytes,
                                              br_error *err); /* free(*type) */
 
+/* A bearer token that a header can carry: printable ASCII without spaces, 1 to BR_FLIGHT_TOKEN_BYTES. */
+#define BR_FLIGHT_TOKEN_BYTES 1000
+BR_MUST_USE br_status br_flight_check_token(const char *token, br_error *err);
+
 /* ---- FlightData */
 #define BR_FLIGHT_HEAD_BYTES (64u << 20) /* of data_header, app_metadata and descriptor together */
 
