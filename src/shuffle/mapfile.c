@@ -30,6 +30,7 @@ struct br_mapfile {
   int fd;
   bool in_memory;
   const unsigned char *map; /* of the whole file, or NULL */
+  uint64_t map_bytes;       /* not t.file_bytes, which may be a lie until it's checked */
   unsigned char *tail;      /* schema and index of a disk file, or NULL */
   const unsigned char *schema;
   const br_chunk *chunks;
@@ -94,6 +95,7 @@ static br_status map_memory(br_mapfile *f, uint64_t file_bytes, br_error *err) {
   if (p == MAP_FAILED)
     return br_fail_errno(err, errno, BR_BLAME_WORKER, "cannot map a map output of %" PRIu64 " bytes", file_bytes);
   f->map = p;
+  f->map_bytes = file_bytes;
   return BR_OK;
 }
 
@@ -152,7 +154,7 @@ br_mapfile *br_mapfile_ref(br_mapfile *f) {
 
 void br_mapfile_unref(br_mapfile *f) {
   if (f == NULL || atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) != 1) return;
-  if (f->map != NULL) munmap((void *)f->map, f->t.file_bytes);
+  if (f->map != NULL) munmap((void *)f->map, f->map_bytes);
   if (f->fd >= 0) close(f->fd);
   free(f->tail);
   if (f->on_free != NULL) f->on_free(f->on_free_arg);
