@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The executor process: one DuckDB instance, tasks in threads, a channel to its worker. Internal to this folder, but
+ * br_executor_main. The main thread runs the loop (channel and the network of readers); each task has a thread of its own.
+ */
+#ifndef BRANT_EXECUTOR_EXECUTOR_H
+#define BRANT_EXECUTOR_EXECUTOR_H
+
+#include "engine/engine.h"
+#include "net/channel.h"
+#include "proto/proto.h"
+#include "shuffle/shuffle.h"
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define BR_EXECUTOR_FD 3                  /* where the worker left the socket */
+#define BR_EXECUTOR_MAX_TASKS 64u         /* at once; the worker keeps to its slots */
+#define BR_EXECUTOR_MAX_IDLE_SESSIONS 32u /* kept for the next task of the same query */
+#define BR_EXECUTOR_PROGRESS_MS 200u
+#define BR_EXECUTOR_RESERVE_WAIT_MS 10000u /* for the worker's answer; then the output goes to disk */
+#define BR_EXECUTOR_SQL_IN_ERROR_BYTES 600u
+#define BR_EXECUTOR_MAX_BOUNDS_BYTES (64u << 20) /* all sort keys of a bounds input */
+#define BR_EXECUTOR_BROKEN_EXIT_MS \
+  2000u /* the worker replaces a broken executor; without it, the executor goes itself */
+#define BR_EXECUTOR_MIN_READ_BYTES (1u << 20)
+
+typedef struct br_executor br_executor;
+typedef struct br_etask br_etask;
+
+/* ---- outputs.c: map outputs of this node, by descriptor. Any thread. */
+typedef struct br_outputs br_outputs;
+br_outputs *br_outputs_new(void);
+void br_outputs_free(br_outputs *o);
+/* Takes fd. A second one of the same attempt replaces the first. */
+void br_outputs_put(br_outputs *o, const br_attempt_id *id, int fd, bool in_memory, uint64_t file_bytes);
+/* A reference on the opened file. */
+BR_MUST_USE br_status br_outputs_get(br_outputs *o, const br_attempt_id *id, br_mapfile **out, br_error *err);
+void br_outputs_drop(br_outputs *o, uint64_t query, const uint32_t *stage_or_all);
+
+/* ---- sessions.c: connections with a query's prelude and settings done. Any thread. */
+typedef struct br_sessions br_sessions;
+br_sessions *br_sessions_new(br_engine *e);
+void br_sessions_free(br_sessions *s); /* none is out any more */
+BR_MUST_USE br_status br_sessions_take(br_sessions *s, const Brant__Pb__Task *t, br_session **out, br_error *err);
+/* reuse false: it is closed. */
+void br_sessions_give(br_sessions *s, const Brant__Pb__Task *t, br_session *session, bool reuse);
+void br_sessions_drop(br_sessions *s, uint64_t query);
+
+/* ---- inputs.c: the readers of one task. */
+typedef struct br_einput {
+  br_etask *task;
+  const Brant__Pb__TaskInput *pb;
+  br_schema *schema;
+  br_reader *reader;
+  pthread_mutex_t lock; /* first */
+  br_batch *first;      /* what came before the SQL started */
+  bool empty;           /* known before the start */
+} br_einput;
+BR_MUST_USE br_status br_einputs_open(br_etask *t, br_error *err); /* schemas and readers: prefetching starts */
+BR_MUST_USE br_status br_einputs_first(br_etask *t,
+                                       br_error *err); /* waits for the first batch of each; bounds whole */
+br_status br_einput_next(void *arg, br_batch **out, br_error *err);
+void br_einput_stop(void *arg);
+void br_einputs_close(br_etask *t);
+
+/* ---- sink.c: rows of the SQL into a map output. */
+typedef struct br_esink {
+  br_etask *task;
+  br_schema *schema; /* stored columns, as the plan says */
+  br_writer *writer;
+  const void **bounds; /* RANGE: sorted keys, partitions - 1 of them */
+  uint32_t *bound_bytes;
+  uint32_t n_bounds;
+  br_buf bound_data;
+  atomic_uint_fast64_t rows;
+} br_esink;
+void br_esink_bind(br_esink *s, br_run_sink *out);
+BR_MUST_USE br_status br_esink_prepare(br_esink *s, br_error *err); /* the stored schema, before the run */
+BR_MUST_USE br_status br_esink_commit(br_esink *s, br_map_output *out, br_error *err);
+void br_esink_close(br_esink *s); /* without a commit: what was written is removed */
+
+/* ---- task.c: one attempt. */
+struct br_etask {
+  br_executor *x;
+  br_attempt_id id;
+  ProtobufCMessage *message; /* owns what follows */
+  const Brant__Pb__ExecTask *pb;
+  pthread_t thread;
+  uint64_t start_us;
+  atomic_bool cancelled, timed_out;
+  pthread_mutex_t lock; /* session, n_inputs, readers: whoever cancels holds it */
+  br_session *session;
+  br_einput *inputs;
+  size_t n_inputs;
+  br_esink sink;
+  uint64_t sent_rows; /* of the last progress message; main thread */
+  double sent_fraction;
+};
+/* Main thread. Takes over message (an ExecutorCommand with run). */
+BR_MUST_USE br_status br_etask_start(br_executor *x, ProtobufCMessage *message, br_error *err);
+void br_etask_cancel(br_etask *t);   /* main thread; may be called again and again */
+void br_etask_progress(br_etask *t); /* main thread, each BR_EXECUTOR_PROGRESS_MS */
+
+/* ---- executor.c */
+struct br_executor {
+  br_loop *loop;
+  br_channel *channel;
+  br_timer *tick;
+  br_engine *engine;
+  br_sessions *sessions;
+  br_outputs *outputs;
+  char *temp_dir, *shuffle_dir, *secret;
+  uint64_t read_buffer_bytes, scatter_buffer_bytes; /* for one task */
+  br_etask *tasks[BR_EXECUTOR_MAX_TASKS];           /* main thread */
+  bool ready, leaving;
+  atomic_bool broken; /* DuckDB's instance must not be used again */
+  uint64_t broken_since_ms;
+  br_error failure;     /* why the process ends, code 0: as asked */
+  pthread_mutex_t lock; /* reservations */
+  pthread_cond_t answered;
+  struct br_waiter *waiters;
+  uint64_t last_request;
+};
+void br_executor_send(br_executor *x, const Brant__Pb__ExecutorEvent *e, const int *fds, int n_fds); /* any thread */
+void br_executor_send_failed(br_executor *x, const br_attempt_id *id, const br_error *why);          /* any thread */
+bool br_executor_reserve(void *task, uint64_t bytes); /* br_reserver; a task's thread */
+void br_executor_wake_waiters(br_executor *x);        /* a task was cancelled */
+void br_executor_task_ended(void *task);              /* posted by the task's thread as its last act */
+/* Exit status of the process. */
+int br_executor_main(int fd);
+
+#endif

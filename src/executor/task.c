@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * One attempt: session, inputs, the run, the commit, its report.
+ * Order: br_etask_start makes a thread that does everything, says how it went and posts br_executor_task_ended; cancel and
+ * progress come from the main thread meanwhile. A cancel is repeated at each tick until the thread has ended, since an
+ * interrupt before the statement runs is lost. Bound: BR_EXECUTOR_MAX_TASKS at once. */
+#include "executor/executor.h"
+
+#include "base/mem.h"
+#include "base/util.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static br_status cancelled(const br_etask *t, br_error *err) {
+  if (atomic_load(&t->timed_out)) {
+    return br_fail(err, BR_TIMEOUT, BR_BLAME_USER, "the task ran longer than its deadline of %llu ms",
+                   (unsigned long long)t->pb->task->deadline_ms);
+  }
+  return br_fail(err, BR_CANCELLED, BR_BLAME_TASK, "the task was cancelled");
+}
+
+static br_status take_session(br_etask *t, br_error *err) {
+  br_session *s = NULL;
+  BR_TRY(br_sessions_take(t->x->sessions, t->pb->task, &s, err));
+  pthread_mutex_lock(&t->lock);
+  t->session = s;
+  pthread_mutex_unlock(&t->lock);
+  return BR_OK;
+}
+
+static size_t run_inputs(br_etask *t, br_run_input *out) {
+  size_t n = 0;
+  for (size_t i = 0; i < t->n_inputs; i++) {
+    br_einput *in = &t->inputs[i];
+    if (in->pb->kind == BRANT__PB__INPUT_KIND__INPUT_BOUNDS) continue;
+    out[n++] = (br_run_input){.number = in->pb->number,
+                              .schema = in->schema,
+                              .rows = in->empty ? 0 : in->pb->rows,
+                              .rows_known = in->empty || in->pb->rows_known,
+                              .ordered = in->pb->ordered,
+                              .next = br_einput_next,
+                              .cancel = br_einput_stop,
+                              .arg = in};
+  }
+  return n;
+}
+
+static br_status run_sql(br_etask *t, br_run_stats *stats, br_error *err) {
+  char id[64];
+  br_attempt_format(&t->id, id);
+  char *scratch = br_asprintf("%s/run-%s", t->x->temp_dir, id);
+  br_run_input *inputs = br_calloc(t->n_inputs + 1, sizeof *inputs);
+  br_run_sink sink;
+  br_status status;
+  BR_TRY_GOTO(br_mkdir_p(scratch, err));
+  br_esink_bind(&t->sink, &sink);
+  br_run run = {.sql = t->pb->task->sql,
+                .inputs = inputs,
+                .n_inputs = run_inputs(t, inputs),
+                .sink = &sink,
+                .ordered = t->pb->task->output->ordered,
+                .profile = t->pb->task->profile,
+                .scratch_dir = scratch};
+  status = br_session_run(t->session, &run, err);
+  *stats = run.stats;
+done:
+  br_remove_tree(scratch);
+  free(scratch);
+  free(inputs);
+  return status;
+}
+
+static br_status work(br_etask *t, br_run_stats *stats, br_map_output *out, br_error *err) {
+  BR_TRY(take_session(t, err));
+  BR_TRY(br_einputs_open(t, err));
+  BR_TRY(br_einputs_first(t, err));
+  BR_TRY(br_esink_prepare(&t->sink, err));
+  if (atomic_load(&t->cancelled)) return cancelled(t, err);
+  BR_TRY(run_sql(t, stats, err));
+  if (atomic_load(&t->cancelled)) return cancelled(t, err);
+  return br_esink_commit(&t->sink, out, err);
+}
+
+/* ---- how it went */
+
+static uint32_t log_bytes(uint64_t bytes) { return bytes ? 1 + (uint32_t)(8 * log2((double)bytes)) : 0; }
+
+static void input_stats(br_etask *t, Brant__Pb__TaskStats *s) {
+  for (size_t i = 0; i < t->n_inputs; i++) {
+    if (!t->inputs[i].reader) continue;
+    br_reader_stats r = br_reader_stats_now(t->inputs[i].reader);
+    s->rows_in += r.rows;
+    s->bytes_in += r.bytes;
+    s->remote_bytes_in += r.remote_bytes;
+    s->fetch_wait_us += r.wait_us;
+  }
+}
+
+static void send_done(br_etask *t, const br_run_stats *run, const br_map_output *o) {
+  uint32_t partitions = t->pb->task->output->partitions ? t->pb->task->output->partitions : 1;
+  Brant__Pb__AttemptId id;
+  br_attempt_to_pb(&t->id, &id);
+  Brant__Pb__TaskStats s = BRANT__PB__TASK_STATS__INIT;
+  input_stats(t, &s);
+  s.rows_out = o->rows, s.bytes_out = o->bytes;
+  s.wall_us = br_now_us() - t->start_us, s.cpu_us = run->cpu_us;
+  s.spill_bytes = run->spill_bytes + o->spilled_bytes;
+  s.peak_memory_bytes = run->peak_memory_bytes;
+  if (run->profile_json) s.profile_json = run->profile_json;
+  s.n_partition_log_bytes = s.n_partition_rows = partitions;
+  s.partition_log_bytes = br_calloc(partitions, sizeof *s.partition_log_bytes);
+  for (uint32_t i = 0; i < partitions; i++) s.partition_log_bytes[i] = log_bytes(o->partition_bytes[i]);
+  s.partition_rows = o->partition_rows;
+  Brant__Pb__ExecDone done = BRANT__PB__EXEC_DONE__INIT;
+  done.id = &id, done.stats = &s;
+  done.file_bytes = o->file_bytes, done.index_offset = o->index_offset;
+  done.path = o->path ? o->path : (char *)"";
+  done.in_memory = o->in_memory, done.reserved_bytes = o->reserved_bytes;
+  Brant__Pb__ExecutorEvent e = BRANT__PB__EXECUTOR_EVENT__INIT;
+  e.what_case = BRANT__PB__EXECUTOR_EVENT__WHAT_DONE;
+  e.done = &done;
+  br_executor_send(t->x, &e, &o->fd, 1);
+  free(s.partition_log_bytes);
+}
+
+static size_t utf8_floor(const char *s, size_t n) {
+  while (n > 0 && ((unsigned char)s[n] & 0xC0) == 0x80) n--;
+  return n;
+}
+
+/* A user reads which SQL it was: the message is cut first, so that there is always room for it. */
+static void append_sql(br_error *e, const br_etask *t) {
+  const char *sql = t->pb->task->sql;
+  size_t n = strlen(sql);
+  bool cut = n > BR_EXECUTOR_SQL_IN_ERROR_BYTES;
+  if (cut) n = utf8_floor(sql, BR_EXECUTOR_SQL_IN_ERROR_BYTES);
+  char id[64];
+  br_attempt_format(&t->id, id);
+  char *tail = br_asprintf("\n  in task %s: %.*s%s", id, (int)n, sql, cut ? "..." : "");
+  size_t tail_bytes = strlen(tail), room = sizeof e->message - 1 - tail_bytes, have = strlen(e->message);
+  if (have > room) have = utf8_floor(e->message, room);
+  memcpy(e->message + have, tail, tail_bytes + 1);
+  free(tail);
+}
+
+static void send_failed(br_etask *t, br_error *e) {
+  /* A cancelled statement may fail in any way: what counts is that somebody asked for it. A user's error came first. */
+  bool broken = e->blame == BR_BLAME_EXECUTOR;
+  if (atomic_load(&t->cancelled) && e->blame != BR_BLAME_USER && !broken) cancelled(t, e);
+  e->has_attempt = true;
+  e->attempt = t->id;
+  if (broken) atomic_store(&t->x->broken, true);
+  if (e->blame == BR_BLAME_USER) append_sql(e, t);
+  br_executor_send_failed(t->x, &t->id, e);
+}
+
+static void send_started(br_etask *t) {
+  Brant__Pb__AttemptId id;
+  br_attempt_to_pb(&t->id, &id);
+  Brant__Pb__ExecutorEvent e = BRANT__PB__EXECUTOR_EVENT__INIT;
+  e.what_case = BRANT__PB__EXECUTOR_EVENT__WHAT_STARTED;
+  e.started = &id;
+  br_executor_send(t->x, &e, NULL, 0);
+}
+
+static void close_session(br_etask *t, bool reuse) {
+  pthread_mutex_lock(&t->lock);
+  br_session *s = t->session;
+  t->session = NULL;
+  pthread_mutex_unlock(&t->lock);
+  br_sessions_give(t->x->sessions, t->pb->task, s, reuse);
+}
+
+static void *task_thread(void *arg) {
+  br_etask *t = arg;
+  br_run_stats stats = {0};
+  br_map_output out = {.fd = -1};
+  br_error err = {0};
+  send_started(t);
+  br_status status = work(t, &stats, &out, &err);
+  close_session(t, status == BR_OK);               /* before the report: the next task of this query finds it */
+  if (status == BR_OK) send_done(t, &stats, &out); /* before the inputs close: their statistics go along */
+  br_einputs_close(t);
+  br_esink_close(&t->sink);
+  if (status == BR_OK)
+    br_map_output_free(&out);
+  else
+    send_failed(t, &err); /* what it wrote is gone */
+  free(stats.profile_json);
+  br_loop_post(t->x->loop, br_executor_task_ended, t);
+  return NULL;
+}
+
+/* ---- main thread */
+
+static br_status check(const Brant__Pb__ExecTask *p, br_error *err) {
+  if (!p->task || !p->task->id || !p->task->output || !p->task->sql[0])
+    return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "a task without id, SQL or output");
+  return BR_OK;
+}
+
+br_status br_etask_start(br_executor *x, ProtobufCMessage *message, br_error *err) {
+  Brant__Pb__ExecutorCommand *command = (Brant__Pb__ExecutorCommand *)message;
+  br_etask *t = NULL;
+  br_status status;
+  BR_TRY_GOTO(check(command->run, err));
+  size_t slot = 0;
+  while (slot < BR_EXECUTOR_MAX_TASKS && x->tasks[slot]) slot++;
+  if (slot == BR_EXECUTOR_MAX_TASKS) {
+    status = br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "more than %u tasks for one executor", BR_EXECUTOR_MAX_TASKS);
+    goto done;
+  }
+  t = br_calloc(1, sizeof *t);
+  t->x = x, t->message = message, t->pb = command->run;
+  t->id = br_attempt_from_pb(command->run->task->id);
+  t->start_us = br_now_us();
+  t->sink.task = t;
+  pthread_mutex_init(&t->lock, NULL);
+  int r = pthread_create(&t->thread, NULL, task_thread, t);
+  if (r) {
+    status = br_fail_errno(err, r, BR_BLAME_EXECUTOR, "cannot start a thread for a task");
+    pthread_mutex_destroy(&t->lock);
+    free(t);
+    goto done;
+  }
+  x->tasks[slot] = t;
+  return BR_OK;
+done:
+  protobuf_c_message_free_unpacked(message, NULL);
+  return status;
+}
+
+void br_etask_cancel(br_etask *t) {
+  atomic_store(&t->cancelled, true);
+  pthread_mutex_lock(&t->lock);
+  if (t->session) br_session_cancel(t->session);
+  for (size_t i = 0; i < t->n_inputs; i++)
+    if (t->inputs[i].reader) br_reader_cancel(t->inputs[i].reader);
+  pthread_mutex_unlock(&t->lock);
+  br_executor_wake_waiters(t->x);
+}
+
+void br_etask_progress(br_etask *t) {
+  uint64_t deadline_ms = t->pb->task->deadline_ms;
+  if (deadline_ms && !atomic_load(&t->cancelled) && br_now_us() - t->start_us > deadline_ms * 1000)
+    atomic_store(&t->timed_out, true);
+  if (atomic_load(&t->timed_out) || atomic_load(&t->cancelled)) {
+    br_etask_cancel(t);
+    return;
+  }
+  Brant__Pb__TaskProgress p = BRANT__PB__TASK_PROGRESS__INIT;
+  Brant__Pb__TaskStats in = BRANT__PB__TASK_STATS__INIT;
+  pthread_mutex_lock(&t->lock);
+  input_stats(t, &in);
+  p.fraction = t->session ? br_session_progress(t->session) : -1;
+  pthread_mutex_unlock(&t->lock);
+  p.rows = t->pb->task->n_inputs ? in.rows_in : atomic_load(&t->sink.rows);
+  p.bytes = in.bytes_in;
+  if (p.rows == t->sent_rows && p.fraction == t->sent_fraction) return;
+  t->sent_rows = p.rows, t->sent_fraction = p.fraction;
+  Brant__Pb__AttemptId id;
+  br_attempt_to_pb(&t->id, &id);
+  p.id = &id;
+  Brant__Pb__ExecutorEvent e = BRANT__PB__EXECUTOR_EVENT__INIT;
+  e.what_case = BRANT__PB__EXECUTOR_EVENT__WHAT_PROGRESS;
+  e.progress = &p;
+  br_executor_send(t->x, &e, NULL, 0);
+}
