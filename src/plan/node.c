@@ -401,6 +401,19 @@ static bool same_shape(const br_node *n, const json_t *e) {
   return true;
 }
 
+/* DuckDB leaves some nodes (ORDER BY, DELIM_JOIN) without an estimate: take it from below. */
+static void derive_rows(br_node *n) {
+  if (n->rows < 0 && n->kind == BR_NODE_EMPTY) n->rows = 0;
+  if (n->rows >= 0 || !n->n_children) return;
+  n->rows = n->children[n->kind == BR_NODE_CTE ? 1 : 0]->rows;
+  bool sums = n->kind == BR_NODE_UNION, larger = n->kind == BR_NODE_JOIN || n->kind == BR_NODE_ANY_JOIN;
+  for (size_t i = 1; i < n->n_children; i++) {
+    double r = n->children[i]->rows;
+    if (sums && n->rows >= 0 && r >= 0) n->rows += r;
+    if (larger && r > n->rows) n->rows = r;
+  }
+}
+
 static void take_rows(br_node *n, const json_t *e) {
   const json_t *c = br_j_get(br_j_get(e, "extra_info"), "Estimated Cardinality");
   if (json_is_string(c)) {
@@ -411,6 +424,7 @@ static void take_rows(br_node *n, const json_t *e) {
     n->rows = json_number_value(c);
   }
   for (size_t i = 0; i < n->n_children; i++) take_rows(n->children[i], br_j_at(e, "children", i));
+  derive_rows(n);
 }
 
 static br_status estimate(br_plan *p, const char *explain_json, br_error *err) {

@@ -14,6 +14,7 @@
 
 #include "plan_roundtrip.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct fixture {
@@ -52,6 +53,10 @@ static int set_up(void **state) {
   strcpy(f->dir, "/tmp/brant-plan-XXXXXX");
   if (!text || !mkdtemp(f->dir)) return -1;
   f->script = replaced(text, "@DIR@", f->dir);
+  char *parquet = br_asprintf("%s/pq", f->dir);
+  int made = mkdir(parquet, 0700);
+  free(parquet);
+  if (made) return -1;
   free(text);
   *state = f;
   return duckdb_open(NULL, &f->db) == DuckDBSuccess && duckdb_connect(f->db, &f->c) == DuckDBSuccess ? 0 : -1;
