@@ -65,6 +65,7 @@ BR_MUST_USE br_status br_session_stream(br_session *s, const char *sql, br_local
 br_schema *br_local_stream_schema(br_local_stream *st); /* borrowed */
 BR_MUST_USE br_status br_local_stream_next(br_local_stream *st, br_batch **out, br_error *err); /* *out NULL: end */
 void br_local_stream_free(br_local_stream *st);
+/* (br_session_stream_over, which reads input(k) too, is below at the inputs.) */
 
 /* ---- types */
 /* The Arrow schema (lossless: decimals by width, hugeint and others as extension types) of columns c0.. with these SQL
@@ -86,6 +87,11 @@ typedef struct br_run_input {
    * (with any error). It must not call into the session. */
   void (*cancel)(void *arg);
 } br_run_input;
+
+/* A local stream whose SQL may read input(k): how results are projected and printed. The inputs (copied; what they point to is
+ * borrowed) must outlive the stream. */
+BR_MUST_USE br_status br_session_stream_over(br_session *s, const char *sql, const br_run_input *inputs, size_t n_inputs,
+                                             br_local_stream **out, br_error *err);
 
 typedef struct br_run_sink {
   void *arg;

@@ -51,6 +51,7 @@ br_status br_input_prepare(br_run_ctx *c, br_error *err) {
     br_input_state *st = &c->inputs[i];
     st->in = in;
     st->n_columns = (size_t)br_schema_columns(in->schema);
+    st->has_union = br_has_union(br_schema_arrow(in->schema));
     st->names = unique_names(br_schema_arrow(in->schema));
     br_status status = br_schema_types(c->session->engine, in->schema, &st->types, err);
     if (status != BR_OK) return br_error_context(err, "input(%u)", in->number);
@@ -157,6 +158,7 @@ static void local_init(duckdb_init_info info) {
 
 typedef struct slice {
   br_batch *batch;
+  br_arena *mem; /* NULL without unions */
   const void *no_validity[1];
   struct ArrowArray **pointers;
   struct ArrowArray columns[];
@@ -167,6 +169,7 @@ static void release_column(struct ArrowArray *a) { a->release = NULL; }
 static void release_slice(struct ArrowArray *a) {
   slice *s = a->private_data;
   br_batch_unref(s->batch);
+  br_arena_free(s->mem);
   free(s);
   a->release = NULL;
 }
@@ -175,6 +178,7 @@ static void cut(br_batch *b, const scan *sc, int64_t first, int64_t rows, struct
   const struct ArrowArray *from = br_batch_arrow(b);
   slice *s = br_malloc(sizeof *s + sc->n * (sizeof *s->columns + sizeof *s->pointers));
   s->batch = br_batch_ref(b);
+  s->mem = sc->input->has_union ? br_arena_new() : NULL;
   s->no_validity[0] = NULL;
   s->pointers = (struct ArrowArray **)(s->columns + sc->n);
   for (size_t i = 0; i < sc->n; i++) {
@@ -183,6 +187,7 @@ static void cut(br_batch *b, const scan *sc, int64_t first, int64_t rows, struct
     column->offset += from->offset + first;
     column->length = rows;
     if (column->null_count) column->null_count = -1;
+    if (s->mem) br_rebase(br_schema_arrow(sc->input->in->schema)->children[sc->ids[i]], column, s->mem);
     column->release = release_column;
     s->pointers[i] = column;
   }
@@ -205,6 +210,8 @@ static br_status emit(const scan *sc, br_batch *b, int64_t first, int64_t rows, 
                       "DuckDB cannot read a batch", err);
   if (array.release) array.release(&array);
   if (status != BR_OK) return status;
+  for (size_t i = 0; i < sc->n && sc->input->has_union; i++)
+    br_restore_null_unions(duckdb_data_chunk_get_vector(chunk, i), (idx_t)rows);
   for (size_t i = 0; i < sc->n; i++)
     duckdb_vector_reference_vector(duckdb_data_chunk_get_vector(out, i), duckdb_data_chunk_get_vector(chunk, i));
   duckdb_destroy_data_chunk(&chunk);

@@ -86,6 +86,12 @@ void br_types_free(duckdb_logical_type *types, size_t n);
 /* A struct schema over some children of another one, borrowed. The result's release frees only what this made. */
 void br_schema_project(const struct ArrowSchema *from, const uint64_t *ids, size_t n, struct ArrowSchema *out);
 
+/* ---- unions.c */
+bool br_has_union(const struct ArrowSchema *s);
+/* *a is a private copy; what it points to becomes the arena's where it has to change. */
+void br_rebase(const struct ArrowSchema *s, struct ArrowArray *a, br_arena *mem);
+void br_restore_null_unions(duckdb_vector v, idx_t rows);
+
 /* ---- vectors.c: DuckDB's vectors as br_vec */
 typedef struct br_vec_plan br_vec_plan; /* read-only; shared by all threads of a run */
 BR_MUST_USE br_status br_vec_plan_new(const duckdb_logical_type *types, size_t n, const br_schema *schema,
@@ -103,6 +109,7 @@ typedef struct br_input_state {
   duckdb_logical_type *types;
   size_t n_columns;
   char **names; /* unique */
+  bool has_union;
   _Atomic uint64_t rows_fed;
   atomic_bool ended;
 } br_input_state;

@@ -26,6 +26,9 @@ struct br_local_stream {
   br_colset *columns;
   int64_t batch_rows; /* grows: the first rows come at once */
   uint32_t *all_rows;
+  br_run run; /* of br_session_stream_over: its inputs, and the first error of their callbacks */
+  br_run_ctx ctx;
+  bool over;
 };
 
 br_schema *br_local_stream_schema(br_local_stream *st) { return st->schema; }
@@ -92,12 +95,51 @@ static br_status open_columns(br_local_stream *st, br_error *err) {
   return status;
 }
 
+/* An input's own error says more than what DuckDB made of it. */
+static br_status own_error(br_local_stream *st, br_status status, br_error *err) {
+  if (status == BR_OK || !st->over || !atomic_load(&st->ctx.failed)) return status;
+  *err = st->ctx.error;
+  return (br_status)err->code;
+}
+
+static void set_run(br_session *s, br_run_ctx *c) {
+  pthread_mutex_lock(&s->mutex);
+  s->run = c;
+  pthread_mutex_unlock(&s->mutex);
+}
+
+static br_status bind_inputs(br_local_stream *st, const br_run_input *inputs, size_t n_inputs, br_error *err) {
+  br_run_input *copy = br_calloc(n_inputs, sizeof *copy);
+  memcpy(copy, inputs, n_inputs * sizeof *copy);
+  st->run = (br_run){.inputs = copy, .n_inputs = n_inputs};
+  st->ctx.session = st->session;
+  st->ctx.run = &st->run;
+  pthread_mutex_init(&st->ctx.mutex, NULL);
+  st->over = true;
+  set_run(st->session, &st->ctx);
+  return br_input_prepare(&st->ctx, err);
+}
+
+static void release_inputs(br_local_stream *st) {
+  if (!st->over) return;
+  set_run(st->session, NULL);
+  br_input_release(&st->ctx);
+  pthread_mutex_destroy(&st->ctx.mutex);
+  free((void *)(uintptr_t)st->run.inputs);
+}
+
 br_status br_session_stream(br_session *s, const char *sql, br_local_stream **out, br_error *err) {
+  return br_session_stream_over(s, sql, NULL, 0, out, err);
+}
+
+br_status br_session_stream_over(br_session *s, const char *sql, const br_run_input *inputs, size_t n_inputs,
+                                 br_local_stream **out, br_error *err) {
   br_local_stream *st = br_calloc(1, sizeof *st);
   br_status status;
   st->session = s;
   st->batch_rows = FIRST_BATCH_ROWS;
   br_session_begin(s);
+  if (n_inputs) BR_TRY_GOTO(bind_inputs(st, inputs, n_inputs, err));
   BR_TRY_GOTO(br_gate_enter(s, BR_MODE_DEFAULT, err));
   status = prepare(st, sql, err);
   br_gate_leave(s);
@@ -111,7 +153,10 @@ br_status br_session_stream(br_session *s, const char *sql, br_local_stream **ou
   *out = st;
   st = NULL;
 done:
-  if (st) br_local_stream_free(st);
+  if (st) {
+    status = own_error(st, status, err);
+    br_local_stream_free(st);
+  }
   return status;
 }
 
@@ -149,7 +194,7 @@ done:
 br_status br_local_stream_next(br_local_stream *st, br_batch **out, br_error *err) {
   *out = NULL;
   while (!st->at_end && br_colset_rows(st->columns) < st->batch_rows && br_colset_bytes(st->columns) < BATCH_BYTES) {
-    br_status status = pull(st, err);
+    br_status status = own_error(st, pull(st, err), err);
     if (status != BR_OK) {
       st->at_end = true;
       br_colset_free(st->columns);
@@ -166,6 +211,7 @@ void br_local_stream_free(br_local_stream *st) {
   if (!st) return;
   if (st->has_result) duckdb_destroy_result(&st->result);
   if (st->ps) duckdb_destroy_prepare(&st->ps);
+  release_inputs(st);
   br_vec_reader_free(st->reader);
   br_vec_plan_free(st->plan);
   br_colset_free(st->columns);

@@ -5,8 +5,9 @@
  * COPY hands over flat top-level vectors, but below a list or a struct there may be dictionary or constant vectors (seen:
  * list_slice), which the C API cannot tell apart. So nested columns are first copied into a chunk of our own, which
  * flattens them; everything else is pointed into.
- * Order: one plan a run; one reader a thread. Threads: the plan is read-only. Bounds: a reader holds the largest chunk's nested
- * columns and UUIDs.
+ * UUIDs go out as DuckDB keeps them: arrow/columns puts their bytes in order.
+ * Order: one plan a run; one reader a thread. Threads: the plan is read-only. Bounds: a reader holds the largest chunk's
+ * nested columns.
  */
 #include "engine/internal.h"
 #include <string.h>
@@ -15,7 +16,6 @@ typedef struct node {
   br_vec_kind kind;
   duckdb_type type;
   uint32_t width, out_width;
-  bool swap_uuid;
   uint32_t n_children;
   struct node *children;
 } node;
@@ -29,19 +29,12 @@ struct br_vec_plan {
   size_t n_copied;
 };
 
-typedef struct scratch {
-  unsigned char *bytes;
-  size_t capacity;
-} scratch;
-
 struct br_vec_reader {
   const br_vec_plan *plan;
   br_arena *mem;
   br_vec *columns;
   duckdb_data_chunk copy;
   duckdb_selection_vector all;
-  scratch *uuids; /* one a UUID node, in depth-first order */
-  size_t n_uuids, next_uuid;
 };
 
 /* ---- the plan */
@@ -94,11 +87,8 @@ static br_status plan_scalar(duckdb_logical_type t, const struct ArrowSchema *s,
     case DUCKDB_TYPE_TIMESTAMP_NS:
     case DUCKDB_TYPE_TIMESTAMP_TZ: fixed(out, 8); return BR_OK;
     case DUCKDB_TYPE_HUGEINT:
-    case DUCKDB_TYPE_UHUGEINT: fixed(out, 16); return BR_OK;
-    case DUCKDB_TYPE_UUID:
-      fixed(out, 16);
-      out->swap_uuid = true;
-      return BR_OK;
+    case DUCKDB_TYPE_UHUGEINT:
+    case DUCKDB_TYPE_UUID: fixed(out, 16); return BR_OK;
     case DUCKDB_TYPE_DECIMAL: {
       duckdb_type inside = duckdb_decimal_internal_type(t);
       fixed(out, inside == DUCKDB_TYPE_SMALLINT  ? 2
@@ -219,7 +209,6 @@ static void shape(br_vec_reader *r, const node *n, br_vec *v) {
   v->width = n->width;
   v->out_width = n->out_width;
   v->n_children = n->n_children;
-  if (n->swap_uuid) r->n_uuids++;
   if (!n->n_children) return;
   br_vec *kids = br_arena_alloc(r->mem, n->n_children * sizeof *kids);
   for (uint32_t i = 0; i < n->n_children; i++) shape(r, &n->children[i], &kids[i]);
@@ -232,7 +221,6 @@ br_vec_reader *br_vec_reader_new(const br_vec_plan *p) {
   r->mem = br_arena_new();
   r->columns = br_arena_alloc(r->mem, (p->n + 1) * sizeof *r->columns);
   for (size_t i = 0; i < p->n; i++) shape(r, &p->columns[i], &r->columns[i]);
-  r->uuids = br_calloc(r->n_uuids + 1, sizeof *r->uuids);
   if (p->n_copied) {
     idx_t rows = duckdb_vector_size();
     r->copy = duckdb_create_data_chunk(p->copy_types, p->n_copied);
@@ -247,55 +235,35 @@ void br_vec_reader_free(br_vec_reader *r) {
   if (!r) return;
   if (r->copy) duckdb_destroy_data_chunk(&r->copy);
   if (r->all) duckdb_destroy_selection_vector(r->all);
-  for (size_t i = 0; i < r->n_uuids; i++) free(r->uuids[i].bytes);
-  free(r->uuids);
   br_arena_free(r->mem);
   free(r);
 }
 
-/* DuckDB keeps a UUID as a little-endian 128-bit number with the top bit flipped; Arrow wants its 16 bytes in order. */
-static const void *uuid_bytes(br_vec_reader *r, const void *data, uint64_t rows) {
-  scratch *to = &r->uuids[r->next_uuid++];
-  if (to->capacity < rows * 16) {
-    to->capacity = rows * 16 < 32768 ? 32768 : rows * 16;
-    to->bytes = br_realloc(to->bytes, to->capacity);
-  }
-  const uint64_t *from = data;
-  for (uint64_t i = 0; i < rows; i++) {
-    uint64_t high = __builtin_bswap64(from[2 * i + 1] ^ (1ULL << 63)), low = __builtin_bswap64(from[2 * i]);
-    memcpy(to->bytes + 16 * i, &high, 8);
-    memcpy(to->bytes + 16 * i + 8, &low, 8);
-  }
-  return to->bytes;
-}
-
-static void read_vector(br_vec_reader *r, const node *n, duckdb_vector v, uint64_t rows, br_vec *out) {
+static void read_vector(const node *n, duckdb_vector v, uint64_t rows, br_vec *out) {
   out->validity = duckdb_vector_get_validity(v);
   switch (n->kind) {
     case BR_VEC_LIST:
     case BR_VEC_MAP:
       out->data = duckdb_vector_get_data(v);
-      read_vector(r, &n->children[0], duckdb_list_vector_get_child(v), duckdb_list_vector_get_size(v),
+      read_vector(&n->children[0], duckdb_list_vector_get_child(v), duckdb_list_vector_get_size(v),
                   (br_vec *)&out->children[0]);
       return;
     case BR_VEC_ARRAY:
-      read_vector(r, &n->children[0], duckdb_array_vector_get_child(v), rows * n->width, (br_vec *)&out->children[0]);
+      read_vector(&n->children[0], duckdb_array_vector_get_child(v), rows * n->width, (br_vec *)&out->children[0]);
       return;
     case BR_VEC_STRUCT:
     case BR_VEC_UNION:
       for (uint32_t i = 0; i < n->n_children; i++)
-        read_vector(r, &n->children[i], duckdb_struct_vector_get_child(v, i), rows, (br_vec *)&out->children[i]);
+        read_vector(&n->children[i], duckdb_struct_vector_get_child(v, i), rows, (br_vec *)&out->children[i]);
       return;
     case BR_VEC_NULL: return;
     default: out->data = duckdb_vector_get_data(v);
   }
-  if (n->swap_uuid) out->data = uuid_bytes(r, out->data, rows);
 }
 
 const br_vec *br_vec_read(br_vec_reader *r, duckdb_data_chunk chunk, uint64_t rows) {
   const br_vec_plan *p = r->plan;
   size_t copied = 0;
-  r->next_uuid = 0;
   if (r->copy) duckdb_data_chunk_reset(r->copy);
   for (size_t i = 0; i < p->n; i++) {
     duckdb_vector v = duckdb_data_chunk_get_vector(chunk, i);
@@ -304,7 +272,7 @@ const br_vec *br_vec_read(br_vec_reader *r, duckdb_data_chunk chunk, uint64_t ro
       duckdb_vector_copy_sel(v, to, r->all, rows, 0, 0);
       v = to;
     }
-    read_vector(r, &p->columns[i], v, rows, &r->columns[i]);
+    read_vector(&p->columns[i], v, rows, &r->columns[i]);
   }
   return r->columns;
 }
