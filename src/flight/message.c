@@ -116,7 +116,7 @@ br_status br_flight_parse_action(const void *p, size_t n, char **type, const voi
 br_status br_flight_check_token(const char *token, br_error *err) {
   size_t n = 0;
   while (n <= BR_FLIGHT_TOKEN_BYTES && token[n] > 0x20 && token[n] < 0x7f) n++;
-  if (n == 0 || token[n])
+  if (n == 0 || n > BR_FLIGHT_TOKEN_BYTES || token[n])
     return br_fail(err, BR_INVALID, BR_BLAME_USER,
                    "a bearer token is 1 to %d printable ASCII characters without spaces", BR_FLIGHT_TOKEN_BYTES);
   return BR_OK;
