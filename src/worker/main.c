@@ -13,7 +13,7 @@ int main(int argc, char **argv) {
   signal(SIGPIPE, SIG_IGN);
   br_log_set_name("worker", 0);
   if (br_node_options_parse(argc, argv, &o, &err) != BR_OK) {
-    fprintf(stderr, "brant-worker: %s\n%s", err.message, br_node_usage);
+    fprintf(stderr, "brant-worker: %s (see --help)\n", err.message);
     br_node_options_free(&o);
     return BR_NODE_EXIT_USAGE;
   }

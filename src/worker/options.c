@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define DEFAULT_MEMORY_PERCENT 80u
+#define MAX_SECRET_BYTES 1000 /* it travels as a bearer token */
 #define MIN_MEMORY_BYTES (128u << 20)
 
 const char br_node_usage[] =
@@ -91,6 +92,11 @@ static br_status take_secret(br_node_options *o, const char *name, br_error *err
   if (!value || !value[0])
     return br_fail(err, BR_INVALID, BR_BLAME_USER, "--secret-env %.100s: this environment variable is empty or not set",
                    name);
+  for (const char *p = value; *p; p++)
+    if (*p <= ' ' || *p > '~' || p - value >= MAX_SECRET_BYTES)
+      return br_fail(err, BR_INVALID, BR_BLAME_USER,
+                     "--secret-env %.100s: 1 to %d printable ASCII characters without spaces are wanted", name,
+                     MAX_SECRET_BYTES);
   set(&o->secret, value);
   return BR_OK;
 }

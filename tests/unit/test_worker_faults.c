@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What happens to a worker when something around it dies: an executor, the worker itself, the coordinator, the parent; and when
+ * strangers talk to its port. Real processes; nothing may be left behind. */
+/* links: br_engine br_shuffle br_flight */
+#include "unit/worker_coordinator.h"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+static const char long_sql[] = "SELECT count(*) AS c0 FROM range(100000000000) t(i) WHERE hash(i) % 7 = 3";
+
+static void simple_task(coord *c, uint32_t worker, br_attempt_id id) {
+  run_task(c, worker, (task){.id = id, .sql = "SELECT 1 AS c0", TYPES("INTEGER")});
+  wait_event(c, EV_DONE, &id);
+}
+
+static pid_t only_child(pid_t pid) {
+  pid_t children[4] = {0};
+  WAIT_UNTIL(children_of(pid, children, 4) == 1);
+  return children[0];
+}
+
+static void killed_executor_is_replaced(void **state) {
+  coord *c = *state;
+  pid_t w = start_worker(c, "--slots", "2", NULL);
+  wait_members(c, 1);
+  br_attempt_id a = {1, 1, 0, 0}, b = {1, 1, 1, 0};
+  run_task(c, 1, (task){.id = a, .sql = long_sql, TYPES("BIGINT")});
+  run_task(c, 1, (task){.id = b, .sql = long_sql, TYPES("BIGINT")});
+  wait_event(c, EV_STARTED, &a);
+  wait_event(c, EV_STARTED, &b);
+  pid_t x = only_child(w);
+  kill(x, SIGKILL);
+  ev e = wait_event(c, EV_LOST, NULL);
+  assert_int_equal(e.pid, x);
+  assert_true(WIFSIGNALED(e.status) && WTERMSIG(e.status) == SIGKILL);
+  assert_int_equal(e.running, 2);
+  assert_int_equal(e.error.code, BR_LOST);
+  assert_int_equal(e.error.blame, BR_BLAME_EXECUTOR);
+  assert_non_null(strstr(e.error.message, "SIGKILL"));
+  simple_task(c, 1, (br_attempt_id){1, 1, 0, 1});
+  assert_true(only_child(w) != x);
+  coord_close(c);
+}
+
+/* The fourth start within the window waits a little, and comes. */
+static void executor_that_dies_again_and_again(void **state) {
+  coord *c = *state;
+  pid_t w = start_worker(c, NULL);
+  wait_members(c, 1);
+  uint64_t start = br_now_ms();
+  for (uint32_t i = 0; i < 3; i++) {
+    simple_task(c, 1, (br_attempt_id){2, 1, i, 0});
+    kill(only_child(w), SIGSEGV);
+    WAIT_UNTIL(c->n_events && c->events[c->n_events - 1].kind == EV_LOST);
+  }
+  simple_task(c, 1, (br_attempt_id){2, 1, 3, 0});
+  assert_true(br_now_ms() - start > 900);
+  coord_close(c);
+}
+
+/* What it had committed stays: the store is the worker's. */
+static void outputs_outlive_their_executor(void **state) {
+  coord *c = *state;
+  pid_t w = start_worker(c, NULL);
+  wait_members(c, 1);
+  br_attempt_id id = {3, 1, 0, 0};
+  run_task(c, 1, (task){.id = id, .sql = "SELECT i AS c0 FROM range(10) t(i)", TYPES("BIGINT")});
+  wait_event(c, EV_DONE, &id);
+  kill(only_child(w), SIGKILL);
+  wait_event(c, EV_LOST, NULL);
+  send_table(c, 3, 1, 1, 1, (uint32_t[]){1}, 1);
+  in i = {.number = 0, .stage = 1, .version = 1, .last = 1, .map_last = 1, TYPES("BIGINT")};
+  run_task(c, 1,
+           (task){.id = {3, 2, 0, 0},
+                  .sql = "SELECT CAST(sum(c0) AS BIGINT) AS c0 FROM input(0)",
+                  .inputs = &i,
+                  .n_inputs = 1,
+                  TYPES("BIGINT")});
+  wait_event(c, EV_DONE, &(br_attempt_id){3, 2, 0, 0});
+  send_table(c, 3, 2, 1, 1, (uint32_t[]){1}, 1);
+  int64_t cell = 0;
+  size_t n;
+  br_error err = {0};
+  const char *types[] = {"BIGINT"};
+  assert_int_equal(read_output(c, 1, (br_attempt_id){3, 2, 0, 0}, 1, 0, 1, types, 1, NULL, &cell, 1, &n, &err), BR_OK);
+  assert_int_equal(cell, 45);
+  coord_close(c);
+}
+
+/* An executor that is stopped answers no cancel: it is taken away. */
+static void stuck_task_takes_its_executor_along(void **state) {
+  coord *c = *state;
+  pid_t w = start_worker(c, NULL);
+  wait_members(c, 1);
+  br_attempt_id id = {4, 1, 0, 0};
+  run_task(c, 1, (task){.id = id, .sql = long_sql, TYPES("BIGINT")});
+  wait_event(c, EV_STARTED, &id);
+  kill(only_child(w), SIGSTOP);
+  cancel_task(c, 1, id);
+  ev e = wait_event(c, EV_FAILED, &id);
+  assert_int_equal(e.error.code, BR_CANCELLED);
+  ev l = wait_event(c, EV_LOST, NULL);
+  assert_int_equal(l.running, 0);
+  simple_task(c, 1, (br_attempt_id){4, 2, 0, 0});
+  coord_close(c);
+}
+
+static void killed_worker_leaves_nothing_to_the_next(void **state) {
+  coord *c = *state;
+  pid_t w = start_worker(c, "--executors", "2", NULL);
+  wait_members(c, 1);
+  simple_task(c, 1, (br_attempt_id){5, 1, 0, 0});
+  br_attempt_id id = {5, 2, 0, 0};
+  run_task(c, 1, (task){.id = id, .sql = long_sql, TYPES("BIGINT")});
+  wait_event(c, EV_STARTED, &id);
+  pid_t x[4];
+  WAIT_UNTIL(children_of(w, x, 4) == 2);
+  kill(w, SIGKILL);
+  wait_exit(c, w);
+  wait_gone(c, 1);
+  WAIT_UNTIL(!process_runs(x[0]) && !process_runs(x[1]));
+  assert_int_equal(homes(c), 1);
+  start_worker(c, NULL);
+  wait_members(c, 2);
+  assert_int_equal(homes(c), 1); /* its own; the dead one's is gone */
+  simple_task(c, 2, (br_attempt_id){5, 3, 0, 0});
+  coord_close(c);
+}
+
+/* A directory whose owner lives is left alone. */
+static void two_workers_on_one_node(void **state) {
+  coord *c = *state;
+  start_worker(c, NULL);
+  wait_members(c, 1);
+  start_worker(c, NULL);
+  wait_members(c, 2);
+  assert_int_equal(homes(c), 2);
+  simple_task(c, 1, (br_attempt_id){6, 1, 0, 0});
+  simple_task(c, 2, (br_attempt_id){6, 1, 1, 0});
+  coord_close(c);
+}
+
+static void coordinator_gone(void **state) {
+  coord *c = *state;
+  pid_t idle = start_worker(c, NULL), busy = start_worker(c, NULL);
+  wait_members(c, 2);
+  br_attempt_id id = {7, 1, 0, 0};
+  uint32_t which = c->members[0].pid == busy ? 1 : 2;
+  run_task(c, which, (task){.id = id, .sql = long_sql, TYPES("BIGINT")});
+  wait_event(c, EV_STARTED, &id);
+  uint64_t start = br_now_ms();
+  coord_close_server(c);
+  int a = wait_exit(c, idle), b = wait_exit(c, busy);
+  assert_true(br_now_ms() - start < 5000);
+  assert_true(WIFEXITED(a) && WEXITSTATUS(a) == 3);
+  assert_true(WIFEXITED(b) && WEXITSTATUS(b) == 3);
+  assert_int_equal(homes(c), 0);
+  coord_close(c);
+}
+
+static void no_coordinator(void **state) {
+  coord *c = *state;
+  coord_close_server(c); /* its port is free now */
+  pid_t w = start_worker(c, NULL);
+  int status = wait_exit(c, w);
+  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+  assert_int_equal(homes(c), 0);
+  coord_close(c);
+}
+
+static void asked_to_leave(void **state) {
+  coord *c = *state;
+  pid_t w = start_worker(c, NULL);
+  wait_members(c, 1);
+  br_attempt_id id = {8, 1, 0, 0};
+  run_task(c, 1, (task){.id = id, .sql = long_sql, TYPES("BIGINT")});
+  wait_event(c, EV_STARTED, &id);
+  kill(w, SIGTERM);
+  wait_event(c, EV_LEAVING, NULL);
+  int status = wait_exit(c, w);
+  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  wait_gone(c, 1);
+  coord_close(c);
+}
+
+static void parent_gone(void **state) {
+  coord *c = *state;
+  int p[2];
+  assert_int_equal(pipe2(p, O_CLOEXEC), 0);
+  int inherited = fcntl(p[0], F_DUPFD, 20); /* not close-on-exec */
+  char number[16];
+  snprintf(number, sizeof number, "%d", inherited);
+  pid_t w = start_worker(c, "--parent-fd", number, NULL);
+  close(inherited);
+  close(p[0]);
+  wait_members(c, 1);
+  simple_task(c, 1, (br_attempt_id){9, 1, 0, 0});
+  close(p[1]);
+  int status = wait_exit(c, w);
+  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  coord_close(c);
+}
+
+static int connect_to(const coord *c, uint32_t worker) {
+  struct sockaddr_in a = {.sin_family = AF_INET,
+                          .sin_port = htons((uint16_t)atoi(strrchr(c->members[worker - 1].uri, ':') + 1))};
+  inet_pton(AF_INET, "127.0.0.1", &a.sin_addr);
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
+  return fd;
+}
+
+/* Until the other side closes. */
+static void swallow(int fd) {
+  char buffer[4096];
+  struct timeval limit = {.tv_sec = 30};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  ssize_t n;
+  while ((n = read(fd, buffer, sizeof buffer)) > 0) continue;
+  assert_true(n == 0 || errno == ECONNRESET);
+  close(fd);
+}
+
+static void garbage_at_the_port(void **state) {
+  coord *c = *state;
+  start_worker(c, NULL);
+  wait_members(c, 1);
+  char junk[8192];
+  for (size_t i = 0; i < sizeof junk; i++) junk[i] = (char)(i * 131 + 7);
+  for (int round = 0; round < 3; round++) {
+    int fd = connect_to(c, 1);
+    const char *text = round == 0 ? junk : round == 1 ? "GET / HTTP/1.1\r\n\r\n" : "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    size_t n = round == 0 ? sizeof junk : strlen(text);
+    assert_int_equal(send(fd, text, n, MSG_NOSIGNAL), n);
+    if (round == 2 && send(fd, junk, sizeof junk, MSG_NOSIGNAL) < 0) assert_true(errno == EPIPE || errno == ECONNRESET);
+    swallow(fd);
+  }
+  simple_task(c, 1, (br_attempt_id){10, 1, 0, 0});
+  coord_close(c);
+}
+
+static void tickets_of_strangers(void **state) {
+  coord *c = *state;
+  start_worker(c, NULL);
+  wait_members(c, 1);
+  br_attempt_id id = {11, 1, 0, 0};
+  simple_task(c, 1, id);
+  send_table(c, 11, 1, 1, 1, (uint32_t[]){1}, 1);
+  const char *types[] = {"INTEGER"};
+  int64_t cell = 0;
+  size_t n;
+  br_error err = {0};
+  /* partitions past the end, maps past the end, another query, another type */
+  assert_int_not_equal(read_output(c, 1, id, 1, 0, 4000000000u, types, 1, NULL, &cell, 1, &n, &err), BR_OK);
+  br_error_clear(&err);
+  assert_int_not_equal(
+      read_output(c, 1, (br_attempt_id){11, 1, 4000000000u, 0}, 1, 0, 1, types, 1, NULL, &cell, 1, &n, &err), BR_OK);
+  br_error_clear(&err);
+  assert_int_not_equal(read_output(c, 1, (br_attempt_id){12, 1, 0, 0}, 1, 0, 1, types, 1, NULL, &cell, 1, &n, &err),
+                       BR_OK);
+  br_error_clear(&err);
+  const char *others[] = {"VARCHAR"};
+  assert_int_not_equal(read_output(c, 1, id, 1, 0, 1, others, 1, NULL, &cell, 1, &n, &err), BR_OK);
+  br_error_clear(&err);
+  assert_int_equal(read_output(c, 1, id, 1, 0, 1, types, 1, NULL, &cell, 1, &n, &err), BR_OK);
+  assert_int_equal(cell, 1);
+  coord_close(c);
+}
+
+typedef struct answer {
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  coord *c;
+  br_flight_client *client;
+  char text[2048];
+  bool ended;
+} answer;
+
+static void on_status(void *arg, const void *body, size_t n) {
+  answer *a = arg;
+  snprintf(a->text, sizeof a->text, "%.*s", (int)n, (const char *)body);
+}
+
+static void on_status_end(void *arg, const br_error *err) {
+  answer *a = arg;
+  if (err->code) snprintf(a->text, sizeof a->text, "%s", err->message);
+  pthread_mutex_lock(&a->lock);
+  a->ended = true;
+  pthread_cond_broadcast(&a->changed);
+  pthread_mutex_unlock(&a->lock);
+}
+
+static void ask_status(void *arg) {
+  answer *a = arg;
+  br_error err = {0};
+  assert_int_equal(br_flight_client_new(a->c->loop, a->c->members[0].uri, NULL, &a->client, &err), BR_OK);
+  br_flight_action(a->client, "status", NULL, 0, (br_flight_sink){.arg = a, .result = on_status, .end = on_status_end});
+}
+
+static void free_client(void *arg) {
+  answer *a = arg;
+  br_flight_client_free(a->client);
+  pthread_mutex_lock(&a->lock);
+  a->client = NULL;
+  pthread_cond_broadcast(&a->changed);
+  pthread_mutex_unlock(&a->lock);
+}
+
+static void status_action(void **state) {
+  coord *c = *state;
+  answer a = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .c = c};
+  start_worker(c, NULL);
+  wait_members(c, 1);
+  simple_task(c, 1, (br_attempt_id){12, 1, 0, 0});
+  br_loop_post(c->loop, ask_status, &a);
+  pthread_mutex_lock(&a.lock);
+  while (!a.ended) pthread_cond_wait(&a.changed, &a.lock);
+  pthread_mutex_unlock(&a.lock);
+  assert_non_null(strstr(a.text, "\"worker\":1,"));
+  assert_non_null(strstr(a.text, "\"outputs\":1,"));
+  assert_non_null(strstr(a.text, "\"executors\":1,"));
+  br_loop_post(c->loop, free_client, &a);
+  pthread_mutex_lock(&a.lock);
+  while (a.client) pthread_cond_wait(&a.changed, &a.lock);
+  pthread_mutex_unlock(&a.lock);
+  coord_close(c);
+}
+
+static void wrong_command_lines(void **state) {
+  coord *c = *state;
+  static const char *const bad[][2] = {
+      {"--memory", "lots"},    {"--slots", "0"},        {"--threads", "-1"},
+      {"--port", "70000"},     {"--parent-fd", "999"},  {"--secret-env", "NOT_SET_AT_ALL"},
+      {"--listen", "0.0.0.0"}, {"--no-such", "option"}, {"--executors", "1000"}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    int status = wait_exit(c, start_worker(c, bad[i][0], bad[i][1], NULL));
+    c->n_workers = 0;
+    assert_true(WIFEXITED(status) && (WEXITSTATUS(status) == 1 || WEXITSTATUS(status) == 2));
+  }
+  coord_close(c);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(killed_executor_is_replaced),
+      TEST(executor_that_dies_again_and_again),
+      TEST(outputs_outlive_their_executor),
+      TEST(stuck_task_takes_its_executor_along),
+      TEST(killed_worker_leaves_nothing_to_the_next),
+      TEST(two_workers_on_one_node),
+      TEST(coordinator_gone),
+      TEST(no_coordinator),
+      TEST(asked_to_leave),
+      TEST(parent_gone),
+      TEST(garbage_at_the_port),
+      TEST(tickets_of_strangers),
+      TEST(status_action),
+      TEST(wrong_command_lines),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
