@@ -29,8 +29,8 @@ typedef struct split_rule {
 
 static const split_rule rules[] = {{"count", HOW_COUNT, "count", "sum", 1},
                                    {"count_star", HOW_COUNT, "count", "sum", 0},
-                                   {"count_if", HOW_COUNT, "count_if", "sum", 1},
-                                   {"countif", HOW_COUNT, "count_if", "sum", 1},
+                                   {"count_if", HOW_SAME, "count_if", "sum", 1}, /* NULL without rows */
+                                   {"countif", HOW_SAME, "count_if", "sum", 1},
                                    {"sum", HOW_SAME, "sum", "sum", 1},
                                    {"sum_no_overflow", HOW_SAME, "sum", "sum", 1},
                                    {"min", HOW_SAME, "min", "min", 1},

@@ -16,7 +16,8 @@ static const uint32_t sample_rows_per_partition = 100, max_sample_rows_per_task 
 
 /* ---- sort */
 
-/* create_sort_key(k1, 'ASC NULLS LAST', …) over alias t. */
+/* create_sort_key(k1, 'ASC NULLS LAST', …) over alias t. Short keys of fixed width would come as BIGINT: a constant BLOB at
+ * the end makes all of them BLOBs. */
 static br_status sort_key(br_dist *d, const br_node *n, const br_drel *r, const char **out, br_error *err) {
   br_status status = BR_OK;
   br_buf b = {0};
@@ -29,7 +30,7 @@ static br_status sort_key(br_dist *d, const br_node *n, const br_drel *r, const 
     BR_TRY_GOTO(br_emit_expr(d->emit, br_j_get(o, "expression"), &over, "t", &b, err));
     br_buf_printf(&b, ", '%s NULLS %s'", down ? "DESC" : "ASC", first ? "FIRST" : "LAST");
   }
-  br_buf_char(&b, ')');
+  br_buf_str(&b, ", ''::BLOB, 'ASC NULLS LAST')");
   *out = br_arena_strdup(d->arena, br_buf_cstr(&b));
 done:
   br_buf_free(&b);
