@@ -61,22 +61,25 @@ static void want(sched_query *q) {
 }
 
 /* ---- 2. void */
-static bool void_task(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, br_actions *out) {
+static void doom_if_read(br_sched *s, sched_query *q, const sched_stage *st, const sched_task *t) {
   br_error err;
+  if (!t->read) return;
+  br_fail(&err, BR_LOST, BR_BLAME_WORKER,
+          "an output that can't be made the same way twice was lost after rows made from it were handed out (task %u "
+          "of stage "
+          "%u): run the query again",
+          (uint32_t)(t - st->tasks), (uint32_t)(st - q->stages));
+  br_sched_doom(s, q, &err);
+}
+
+static bool void_task(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, br_actions *out) {
   bool changed = false;
   if (t->running_on != BR_SCHED_NONE) {
     br_sched_cancel_attempt(s, q, st, t, out);
     changed = true;
   }
   if (t->made_by == 0) return changed;
-  if (t->read) {
-    br_fail(
-        &err, BR_LOST, BR_BLAME_WORKER,
-        "an output that can't be made the same way twice was lost with its worker after rows made from it were handed "
-        "out (task %u of stage %u): run the query again",
-        (uint32_t)(t - st->tasks), (uint32_t)(st - q->stages));
-    br_sched_doom(s, q, &err);
-  }
+  doom_if_read(s, q, st, t);
   if (t->alive) br_sched_drop_output(s, q, st, t, out);
   t->made_by = 0;
   t->voided = true;
@@ -108,7 +111,10 @@ static bool void_mixed(br_sched *s, sched_query *q, br_actions *out) {
       sched_task *t = &st->tasks[k];
       bool again = st->indeterminate && t->want && t->made_by != 0 && !t->remake;
       if (!again && !t->voided) continue;
-      if (again) t->remake = true;
+      if (again) {
+        t->remake = true;
+        doom_if_read(s, q, st, t);
+      }
       t->voided = false;
       changed |= void_readers(s, q, st, k, &all, out);
     }

@@ -80,10 +80,8 @@ static void no_worker_timers(br_sched *s) {
   br_error err;
   for (uint32_t i = 0; i < s->n_queries && s->n_usable == 0; i++) {
     if (!starves(s, s->queries[i], &at) || at > s->now_ms) continue;
-    br_fail(&err, BR_LOST, BR_BLAME_WORKER,
-            "no worker that takes tasks was there for %u ms (%u known, all draining): start workers and run the query "
-            "again",
-            s->o.no_worker_ms, s->n_live);
+    br_fail(&err, BR_LOST, BR_BLAME_WORKER, "there was no worker for %u ms%s: start workers and run the query again",
+            s->o.no_worker_ms, s->n_live ? " that is not draining" : "");
     br_sched_doom(s, s->queries[i], &err);
   }
 }
@@ -101,11 +99,9 @@ static void fail_query(br_sched *s, sched_query *q, br_actions *out) {
 }
 
 static void settle_query(br_sched *s, sched_query *q, br_actions *out) {
-  q->touched = false;
-  if (q->replan && !q->doom) br_sched_plan(s, q, out); /* may doom it */
-  q->replan = false;
+  if (q->replan && !q->doom) br_sched_plan(s, q, out); /* may doom it; it is still touched, so not listed twice */
+  q->replan = q->touched = false;
   if (q->doom) {
-    q->touched = true; /* nobody touches it again */
     fail_query(s, q, out);
   } else if (q->todo == 0 && q->unread == 0) {
     br_sched_act(out, BR_ACT_QUERY_DONE, q->id);
@@ -114,14 +110,14 @@ static void settle_query(br_sched *s, sched_query *q, br_actions *out) {
   }
 }
 
-/* Workers that have just joined need the tables that were published before. */
+/* Workers that have just joined need the tables that were published before, also those that nobody reads at the moment. */
 static void tables_for_joined(br_sched *s, br_actions *out) {
   for (uint32_t j = 0; j < s->n_joined; j++) {
     const sched_worker *w = &s->workers[s->joined[j]];
     for (uint32_t i = 0; i < s->n_queries && w->state == SCHED_LIVE; i++)
       for (uint32_t k = 0; k < s->queries[i]->n_stages; k++) {
         const sched_stage *st = &s->queries[i]->stages[k];
-        if (st->todo > 0 || st->version == 0 || !br_sched_stage_demanded(s->queries[i], st)) continue;
+        if (st->version == 0) continue;
         br_action *a = br_sched_act(out, BR_ACT_TABLE, s->queries[i]->id);
         a->stage = k;
         a->version = st->version;

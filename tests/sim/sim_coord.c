@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The coordinator: feeds the scheduler one event at a time and carries its actions out, in order: commands to one worker arrive in the order they were
+ * sent, and now and then twice. And the caller, who reads results. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "sim/sim_world.h"
+
+sim_query *sim_query_by_id(sim_world *w, uint64_t id) {
+  for (uint32_t i = 0; i < w->n_q; i++)
+    if (w->q[i].id == id) return &w->q[i];
+  return NULL;
+}
+
+sim_task *sim_task_of(sim_query *q, uint32_t stage, uint32_t task) { return &q->tasks[q->stages[stage].first + task]; }
+
+int32_t sim_attempt_by_id(sim_world *w, const br_attempt_id *id) {
+  sim_query *q = sim_query_by_id(w, id->query);
+  if (q == NULL || id->stage >= q->n_stages || id->task >= q->stages[id->stage].n_tasks || id->attempt > 255) return -1;
+  return sim_task_of(q, id->stage, id->task)->by_number[id->attempt];
+}
+
+int32_t sim_worker_by_id(const sim_world *w, uint32_t id, uint32_t incarnation) {
+  for (uint32_t i = 0; i < w->n_w; i++)
+    if (w->w[i].id == id && w->w[i].incarnation == incarnation) return (int32_t)i;
+  return -1;
+}
+
+/* ---- carrying out */
+static void send_command(sim_world *w, uint32_t to, const br_action *a, uint32_t attempt) {
+  uint32_t copies = sim_chance(&w->rng, w->f.duplicate) ? 2 : 1;
+  for (uint32_t c = 0; c < copies; c++) {
+    uint64_t at = w->now_ms + sim_between(&w->rng, 1, 30);
+    if (at <= w->w[to].last_in_ms) at = w->w[to].last_in_ms + 1;
+    w->w[to].last_in_ms = at;
+    sim_event *e = sim_push(w, at, SIM_COMMAND);
+    e->w = to;
+    e->a = attempt;
+    memcpy(&e->act, a, offsetof(br_action, error));
+  }
+}
+
+static void broadcast(sim_world *w, const br_action *a) {
+  for (uint32_t i = 0; i < w->n_w; i++)
+    if (w->w[i].live) send_command(w, i, a, 0);
+}
+
+static void carry_out_run(sim_world *w, const br_action *a) {
+  sim_query *q = sim_query_by_id(w, a->query);
+  sim_task *t = sim_task_of(q, a->attempt.stage, a->attempt.task);
+  const sim_stage *st = &q->stages[a->attempt.stage];
+  if (a->attempt.attempt > 255) {
+    sim_bad(w, "a task was started %u times", a->attempt.attempt);
+    return;
+  }
+  br_grow((void **)&w->att, &w->cap_att, w->n_att, sizeof *w->att);
+  sim_attempt *at = &w->att[w->n_att];
+  memset(at, 0, sizeof *at);
+  at->id = a->attempt;
+  at->q = (uint32_t)(q - w->q);
+  at->worker = (uint32_t)sim_worker_by_id(w, a->worker, a->incarnation);
+  at->incarnation = a->incarnation;
+  at->current = true;
+  for (size_t k = 0; k < st->n_inputs; k++) at->versions[k] = br_sched_table_version(w->s, q->id, st->inputs[k].stage);
+  t->by_number[a->attempt.attempt] = t->now = (int32_t)w->n_att;
+  send_command(w, at->worker, a, (uint32_t)w->n_att++);
+}
+
+static void carry_out_table(sim_world *w, const br_action *a) {
+  sim_query *q = sim_query_by_id(w, a->query);
+  const sim_stage *st = &q->stages[a->stage];
+  int32_t to = a->worker ? sim_worker_by_id(w, a->worker, a->incarnation) : -1;
+  if (a->version > 63) {
+    sim_bad(w, "stage %u has %u tables", a->stage, a->version);
+    return;
+  }
+  for (uint32_t t = 0; t < st->n_tasks && a->worker == 0; t++) {
+    br_map_output_id o;
+    q->tasks[st->first + t].table[a->version] =
+        br_sched_output(w->s, a->query, a->stage, t, &o) ? sim_attempt_by_id(w, &o.made_by) : -1;
+  }
+  if (to >= 0)
+    send_command(w, (uint32_t)to, a, 0);
+  else
+    broadcast(w, a);
+}
+
+static void carry_out(sim_world *w, const br_action *a) {
+  int32_t to = a->worker ? sim_worker_by_id(w, a->worker, a->incarnation) : -1;
+  int32_t attempt = a->attempt.query ? sim_attempt_by_id(w, &a->attempt) : -1;
+  switch (a->kind) {
+    case BR_ACT_RUN: carry_out_run(w, a); break;
+    case BR_ACT_TABLE: carry_out_table(w, a); break;
+    case BR_ACT_CANCEL:
+    case BR_ACT_DROP_OUTPUT:
+      if (to >= 0 && attempt >= 0) send_command(w, (uint32_t)to, a, (uint32_t)attempt);
+      break;
+    case BR_ACT_DROP_STAGE:
+    case BR_ACT_DROP_QUERY: broadcast(w, a); break;
+    case BR_ACT_RESULT: sim_push(w, w->now_ms + sim_between(&w->rng, 5, 1500), SIM_TAKE)->a = (uint32_t)attempt; break;
+    case BR_ACT_WORKER_GONE:
+      if (to >= 0) sim_push(w, w->now_ms + sim_between(&w->rng, 1, 100), SIM_FENCE)->w = (uint32_t)to;
+      break;
+    case BR_ACT_WAKE: sim_push(w, a->at_ms + (sim_chance(&w->rng, 100) ? sim_below(&w->rng, 50) : 0), SIM_WAKE); break;
+    case BR_ACT_STAGE_DONE:
+    case BR_ACT_QUERY_DONE:
+    case BR_ACT_QUERY_FAILED: break;
+  }
+}
+
+static void trace_event(const sim_world *w, const br_event *ev) {
+  static const char *const names[] = {"query",         "joined",  "lost",        "heard",  "draining",
+                                      "executor_lost", "started", "done",        "failed", "cancel_query",
+                                      "result_read",   "tick",    "fetch_failed"};
+  if (ev->kind == BR_EV_WORKER_HEARD || ev->kind == BR_EV_TICK) return;
+  sim_trace(w, "event %s q%llu.s%u.t%u.a%u worker %u.%u %s", names[ev->kind],
+            (unsigned long long)(ev->query | ev->attempt.query), ev->attempt.stage | ev->stage,
+            ev->attempt.task | ev->task, ev->attempt.attempt, ev->worker, ev->incarnation,
+            ev->error ? ev->error->message : "");
+}
+
+static void trace_action(const sim_world *w, const br_action *a) {
+  static const char *const names[] = {"RUN",          "CANCEL",     "TABLE",       "STAGE_DONE",
+                                      "RESULT",       "DROP_STAGE", "DROP_OUTPUT", "QUERY_DONE",
+                                      "QUERY_FAILED", "DROP_QUERY", "WORKER_GONE", "WAKE"};
+  if (a->kind == BR_ACT_WAKE) return;
+  sim_trace(w, "  %s q%llu.s%u.t%u.a%u worker %u.%u v%u %s", names[a->kind], (unsigned long long)a->query,
+            a->attempt.stage | a->stage, a->attempt.task, a->attempt.attempt, a->worker, a->incarnation, a->version,
+            a->error.message);
+}
+
+void sim_feed(sim_world *w, br_event *ev) {
+  ev->now_ms = w->now_ms;
+  trace_event(w, ev);
+  sim_before(w, ev);
+  w->acts.count = 0;
+  br_sched_step(w->s, ev, &w->acts);
+  for (size_t i = 0; i < w->acts.count && !w->bad; i++) {
+    trace_action(w, &w->acts.items[i]);
+    sim_action(w, &w->acts.items[i], ev);
+    if (!w->bad) carry_out(w, &w->acts.items[i]);
+  }
+  w->st.events++;
+  if (!w->bad) sim_after(w, ev);
+}
+
+void sim_submit(sim_world *w, uint32_t i) {
+  sim_query *q = &w->q[i];
+  br_sched_stage stages[SIM_MAX_STAGES];
+  char text[600];
+  for (uint32_t k = 0; k < q->n_stages; k++)
+    stages[k] = (br_sched_stage){.tasks = q->stages[k].n_tasks,
+                                 .inputs = q->stages[k].inputs,
+                                 .n_inputs = q->stages[k].n_inputs,
+                                 .indeterminate = q->stages[k].indeterminate,
+                                 .result = q->stages[k].result};
+  sim_describe(q, text, sizeof text);
+  sim_trace(w, "%s poison %u killer %u", text, q->poison, q->killer);
+  q->state = SIM_Q_RUNS;
+  q->since_ms = w->now_ms;
+  sim_feed(
+      w, &(br_event){.kind = BR_EV_QUERY, .query = q->id, .stages = stages, .n_stages = q->n_stages, .weight = 1 + i});
+}
+
+/* ---- the caller */
+void sim_take_result(sim_world *w, uint32_t attempt) {
+  sim_attempt *a = &w->att[attempt];
+  sim_query *q = &w->q[a->q];
+  br_error err;
+  if (q->state != SIM_Q_RUNS || sim_task_of(q, a->id.stage, a->id.task)->alive != (int32_t)attempt) return;
+  if (!sim_up(w, a->worker)) {
+    if (sim_chance(&w->rng, 300)) {
+      br_fail(&err, BR_FETCH, BR_BLAME_FETCH, "can't read the result");
+      err.worker = w->w[a->worker].id;
+      sim_feed(w, &(br_event){.kind = BR_EV_FETCH_FAILED, .error = &err});
+    }
+    sim_push(w, w->now_ms + 1000, SIM_TAKE)->a = attempt;
+    return;
+  }
+  if (!a->stored || a->corrupt) {
+    br_fail(&err, BR_FETCH, BR_BLAME_FETCH, "the result is broken");
+    err.has_lost = true;
+    err.lost = (br_map_output_id){.made_by = a->id, .worker = w->w[a->worker].id, .incarnation = a->incarnation};
+    sim_feed(w, &(br_event){.kind = BR_EV_FETCH_FAILED, .error = &err});
+    return;
+  }
+  uint32_t copies = sim_chance(&w->rng, 50) ? 2 : 1;
+  for (uint32_t c = 0; c < copies; c++) {
+    sim_event *e = sim_push(w, w->now_ms + sim_between(&w->rng, 0, 60), SIM_EVENT);
+    e->ev = (br_event){
+        .kind = BR_EV_RESULT_READ, .query = q->id, .stage = w->att[attempt].id.stage, .task = w->att[attempt].id.task};
+    e->ev.attempt = w->att[attempt].id;
+  }
+}

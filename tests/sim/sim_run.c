@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * One seed from start to end. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "sim/sim_world.h"
+
+bool sim_bad(sim_world *w, const char *fmt, ...) {
+  va_list ap;
+  if (w->bad) return false;
+  w->bad = true;
+  int n = snprintf(w->why, w->why_n, "at %llu ms: ", (unsigned long long)w->now_ms);
+  va_start(ap, fmt);
+  if (n > 0 && (size_t)n < w->why_n) vsnprintf(w->why + n, w->why_n - (size_t)n, fmt, ap);
+  va_end(ap);
+  return false;
+}
+
+void sim_trace(const sim_world *w, const char *fmt, ...) {
+  va_list ap;
+  if (!w->trace) return;
+  fprintf(stderr, "%8llu ", (unsigned long long)w->now_ms);
+  va_start(ap, fmt);
+  vfprintf(stderr, fmt, ap);
+  va_end(ap);
+  fputc('\n', stderr);
+}
+
+static void set_up(sim_world *w) {
+  w->now_ms = 1;
+  w->s = br_sched_new(NULL);
+  w->o = (br_sched_options){.max_attempts = 4, .no_worker_ms = 60000, .silent_ms = 10000, .killer_executors = 3};
+  uint32_t workers = sim_between(&w->rng, 1, 5);
+  for (uint32_t i = 0; i < workers; i++) sim_start_worker(w, ++w->next_id, 1);
+  w->n_q = sim_chance(&w->rng, 500) ? 1 : sim_between(&w->rng, 2, SIM_MAX_QUERIES);
+  for (uint32_t i = 0; i < w->n_q; i++) {
+    sim_make_query(w, &w->q[i], w->seed * 8 + i + 1);
+    sim_push(w, 1 + (sim_chance(&w->rng, 500) ? 0 : sim_below(&w->rng, 8000)), SIM_SUBMIT)->a = i;
+  }
+  sim_plan_faults(w);
+}
+
+static void start_again(sim_world *w, const sim_event *e) {
+  const sim_worker *old = &w->w[e->a];
+  if (w->f.no_worker_end && w->now_ms >= w->f.quiet_ms) return;
+  uint32_t incarnation = old->incarnation;
+  for (uint32_t i = 0; i < w->n_w; i++)
+    if (w->w[i].id == old->id && w->w[i].incarnation > incarnation) incarnation = w->w[i].incarnation;
+  if (e->b)
+    sim_start_worker(w, old->id, incarnation + 1);
+  else
+    sim_start_worker(w, ++w->next_id, 1);
+}
+
+static void handle(sim_world *w, sim_event *e) {
+  switch (e->kind) {
+    case SIM_SUBMIT: sim_submit(w, e->a); break;
+    case SIM_EVENT: {
+      br_event ev = e->ev;
+      int32_t a = ev.kind == BR_EV_TASK_FAILED ? sim_attempt_by_id(w, &ev.attempt) : -1;
+      if (a >= 0) ev.error = &w->att[a].error;
+      ev.attempts = e->ids;
+      sim_feed(w, &ev);
+      break;
+    }
+    case SIM_TAKE: sim_take_result(w, e->a); break;
+    case SIM_START_WORKER: start_again(w, e); break;
+    case SIM_FAULT: sim_fault(w, e->a); break;
+    case SIM_WAKE: sim_feed(w, &(br_event){.kind = BR_EV_TICK}); break;
+    default: sim_worker_event(w, e); return; /* keeps or recycles it */
+  }
+  sim_recycle(w, e);
+}
+
+static bool all_over(const sim_world *w) {
+  for (uint32_t i = 0; i < w->n_q; i++)
+    if (w->q[i].state == SIM_Q_RUNS || w->q[i].state == SIM_Q_NOT_YET) return false;
+  return true;
+}
+
+static void run(sim_world *w) {
+  uint64_t until = SIM_END_MS;
+  while (!w->bad) {
+    sim_event *e = sim_pop(w);
+    if (e == NULL || e->at_ms > until) {
+      free(e);
+      break;
+    }
+    w->now_ms = e->at_ms;
+    handle(w, e);
+    if (until == SIM_END_MS && all_over(w) && w->now_ms >= w->f.quiet_ms) until = w->now_ms + 60000;
+    if (w->st.events > SIM_MAX_EVENTS) sim_bad(w, "no end after %llu events", (unsigned long long)w->st.events);
+  }
+  if (!w->bad) sim_end(w);
+}
+
+static void add_stats(const sim_world *w, sim_stats *to) {
+  to->events += w->st.events;
+  to->runs += w->st.runs;
+  to->commits += w->st.commits;
+  to->reruns += w->st.reruns;
+  to->worker_losses += w->st.worker_losses;
+  to->queries_done += w->st.queries_done;
+  to->queries_failed += w->st.queries_failed;
+  to->fetch_failures += w->st.fetch_failures;
+  to->late_answers += w->st.late_answers;
+  to->cancels += w->st.cancels;
+  to->end_ms += w->now_ms;
+}
+
+bool sim_run(uint64_t seed, const sim_options *o, sim_stats *stats, char *why, size_t n) {
+  sim_world *w = br_calloc(1, sizeof *w);
+  w->seed = seed;
+  w->rng.s = sim_mix(seed, 42);
+  w->trace = o && o->trace;
+  w->why = why;
+  w->why_n = n;
+  why[0] = 0;
+  set_up(w);
+  run(w);
+  if (stats) add_stats(w, stats);
+  bool good = !w->bad;
+  br_sched_free(w->s);
+  for (size_t i = 0; i < w->n_heap; i++) free(w->heap[i]);
+  for (size_t i = 0; i < w->n_spare; i++) free(w->spare[i]);
+  for (uint32_t i = 0; i < w->n_q; i++) free(w->q[i].tasks);
+  free(w->heap);
+  free(w->spare);
+  free(w->att);
+  free(w->acts.items);
+  free(w);
+  return good;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * links: br_sim br_schedule
+ * A few hundred seeds of the simulated cluster; `sim SEEDS START` runs more. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "sim/sim.h"
+
+static void test_seeds(void **state) {
+  (void)state;
+  sim_stats st = {0};
+  for (uint64_t seed = 1; seed <= 500; seed++) {
+    char why[1024];
+    if (!sim_run(seed, NULL, &st, why, sizeof why)) fail_msg("seed %llu: %s", (unsigned long long)seed, why);
+  }
+  assert_true(st.queries_done > 500); /* the faults must leave most queries alive, and there must be some */
+  assert_true(st.queries_failed > 20);
+  assert_true(st.reruns > 500);
+  assert_true(st.worker_losses > 500);
+  assert_true(st.fetch_failures > 100);
+  assert_true(st.late_answers > 500);
+}
+
+static void test_a_seed_replays(void **state) {
+  (void)state;
+  for (uint64_t seed = 1000; seed < 1020; seed++) {
+    sim_stats a = {0}, b = {0};
+    char why[1024];
+    assert_true(sim_run(seed, NULL, &a, why, sizeof why));
+    assert_true(sim_run(seed, NULL, &b, why, sizeof why));
+    assert_memory_equal(&a, &b, sizeof a);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_seeds), cmocka_unit_test(test_a_seed_replays)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
