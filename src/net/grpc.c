@@ -192,12 +192,10 @@ static bool whole_error(const br_grpc_reply *r, br_error *err) {
   Brant__Pb__Error *pb =
       (Brant__Pb__Error *)br_pb_unpack(&brant__pb__error__descriptor, r->error.data, r->error.len, &bad);
   if (!pb) return false;
-  br_error got = {0};
-  br_error_from_pb(pb, &got);
+  bool is_error = pb->code != BR_OK;
+  if (is_error) br_error_from_pb(pb, err);
   brant__pb__error__free_unpacked(pb, NULL);
-  if (got.code == BR_OK) return false;
-  *err = got;
-  return true;
+  return is_error;
 }
 
 void br_grpc_reply_error(const br_grpc_reply *r, const char *peer, br_error *err) {
