@@ -51,7 +51,7 @@ static void executor_that_dies_again_and_again(void **state) {
   uint64_t start = br_now_ms();
   for (uint32_t i = 0; i < 3; i++) {
     simple_task(c, 1, (br_attempt_id){2, 1, i, 0});
-    kill(only_child(w), SIGSEGV);
+    kill(only_child(w), SIGKILL);
     WAIT_UNTIL(c->n_events && c->events[c->n_events - 1].kind == EV_LOST);
   }
   simple_task(c, 1, (br_attempt_id){2, 1, 3, 0});

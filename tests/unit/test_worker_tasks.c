@@ -355,6 +355,84 @@ static void lost_output_is_named(void **state) {
   coord_close(c);
 }
 
+/* More outputs than one message has room for descriptors, all read by one task. */
+static void many_local_outputs(void **state) {
+  coord *c = *state;
+  enum { MAPS = 2 * 200 + 50 };
+  start_worker(c, NULL);
+  wait_members(c, 1);
+  uint32_t where[MAPS];
+  for (uint32_t m = 0; m < MAPS; m++) {
+    char sql[64];
+    snprintf(sql, sizeof sql, "SELECT %u::BIGINT AS c0", m);
+    run_task(c, 1, (task){.id = {15, 1, m, 0}, .sql = sql, TYPES("BIGINT")});
+    where[m] = 1;
+  }
+  for (uint32_t m = 0; m < MAPS; m++) wait_event(c, EV_DONE, &(br_attempt_id){15, 1, m, 0});
+  send_table(c, 15, 1, 1, 1, where, MAPS);
+  in i = {.number = 0, .stage = 1, .version = 1, .last = 1, .map_last = MAPS, TYPES("BIGINT")};
+  for (uint32_t k = 0; k < 2; k++) { /* the second one finds them there */
+    run_task(c, 1,
+             (task){.id = {15, 2, k, 0},
+                    .sql = "SELECT CAST(sum(c0) AS BIGINT) AS c0, count(*) AS c1 FROM input(0)",
+                    .inputs = &i,
+                    .n_inputs = 1,
+                    TYPES("BIGINT", "BIGINT")});
+    wait_event(c, EV_DONE, &(br_attempt_id){15, 2, k, 0});
+  }
+  send_table(c, 15, 2, 2, 1, where, 2);
+  const char *types[] = {"BIGINT", "BIGINT"};
+  for (uint32_t k = 0; k < 2; k++) {
+    int64_t cells[2];
+    size_t n;
+    br_error err = {0};
+    assert_int_equal(read_output(c, 1, (br_attempt_id){15, 2, k, 0}, 2, 0, 1, types, 2, NULL, cells, 2, &n, &err),
+                     BR_OK);
+    assert_int_equal(cells[0], MAPS * (MAPS - 1) / 2);
+    assert_int_equal(cells[1], MAPS);
+  }
+  coord_close(c);
+}
+
+/* An output larger than the store's memory goes to disk, is read locally and over the socket, and goes with its query. */
+static void output_larger_than_memory(void **state) {
+  coord *c = *state;
+  start_worker(c, "--memory", "192MiB", "--host-id", "one", NULL);
+  start_worker(c, "--memory", "192MiB", "--host-id", "two", NULL);
+  wait_members(c, 2);
+  run_task(c, 1,
+           (task){.id = {16, 1, 0, 0},
+                  .sql = "SELECT i AS c0, hash(i)::UBIGINT AS c1, hash(i, 5)::UBIGINT AS c2, (i % 5)::INTEGER AS c3 "
+                         "FROM range(4000000) t(i)",
+                  .kind = BRANT__PB__PARTITION_KIND__PART_HASH,
+                  .partitions = 5,
+                  TYPES("BIGINT", "UBIGINT", "UBIGINT")});
+  ev e = wait_event(c, EV_DONE, &(br_attempt_id){16, 1, 0, 0});
+  assert_true(e.spill_bytes > 0);
+  send_table(c, 16, 1, 1, 5, (uint32_t[]){1}, 1);
+  in i = {.number = 0, .stage = 1, .version = 1, .last = 5, .map_last = 1, TYPES("BIGINT", "UBIGINT", "UBIGINT")};
+  int64_t cells[2];
+  const char *types[] = {"BIGINT", "BIGINT"};
+  for (uint32_t w = 1; w <= 2; w++) { /* at home, and on the other worker */
+    br_attempt_id id = {16, 1 + w, 0, 0};
+    run_task(c, w,
+             (task){.id = id,
+                    .sql = "SELECT count(*) AS c0, CAST(sum(c0) AS BIGINT) AS c1 FROM input(0) WHERE c1 = hash(c0)",
+                    .inputs = &i,
+                    .n_inputs = 1,
+                    TYPES("BIGINT", "BIGINT")});
+    wait_event(c, EV_DONE, &id);
+    send_table(c, 16, 1 + w, 1, 1, &w, 1);
+    size_t n;
+    br_error err = {0};
+    assert_int_equal(read_output(c, w, id, 1, 0, 1, types, 2, NULL, cells, 2, &n, &err), BR_OK);
+    assert_int_equal(cells[0], 4000000);
+    assert_int_equal(cells[1], (int64_t)4000000 * 3999999 / 2);
+  }
+  drop_query(c, 16);
+  coord_close(c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(exchange_over_unix_sockets),
@@ -369,6 +447,8 @@ int main(void) {
       TEST(prelude_and_settings),
       TEST(dropped_outputs_are_gone),
       TEST(lost_output_is_named),
+      TEST(many_local_outputs),
+      TEST(output_larger_than_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

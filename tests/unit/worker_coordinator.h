@@ -36,6 +36,7 @@
 #define WAIT_MS 60000 /* generous: sanitizers, busy machines */
 #define MAX_WORKERS 8
 #define MAX_EVENTS 4096
+#define MAX_MAPS 512
 
 extern char **environ;
 
@@ -47,7 +48,7 @@ typedef struct ev {
   int pid, status;  /* LOST */
   size_t running;   /* LOST */
   br_error error;
-  uint64_t rows_in, rows_out, bytes_out, remote_bytes_in, partitions, partition_rows[64];
+  uint64_t rows_in, rows_out, bytes_out, remote_bytes_in, spill_bytes, partitions, partition_rows[64];
 } ev;
 
 typedef struct member {
@@ -137,6 +138,7 @@ static inline void on_report(coord *c, const Brant__Pb__Report *r) {
     e->id = br_attempt_from_pb(r->done[i]->id);
     e->rows_in = s->rows_in, e->rows_out = s->rows_out, e->bytes_out = s->bytes_out;
     e->remote_bytes_in = s->remote_bytes_in;
+    e->spill_bytes = s->spill_bytes;
     e->partitions = s->n_partition_rows;
     for (size_t k = 0; k < s->n_partition_rows && k < 64; k++) e->partition_rows[k] = s->partition_rows[k];
   }
@@ -260,6 +262,7 @@ static inline void coord_close_server(coord *c) {
 
 static inline pid_t start_worker(coord *c, ...) {
   char join[64], path[512];
+  const char *bin = getenv("BRANT_TEST_BIN_DIR"); /* to try a worker of another build */
   const char *argv[32] = {"brant-worker", "--join", join, "--temp-dir", c->dir, "--memory", "512MiB", "--threads", "2"};
   int n = 9;
   va_list ap;
@@ -267,7 +270,7 @@ static inline pid_t start_worker(coord *c, ...) {
   for (const char *a; (a = va_arg(ap, const char *));) argv[n++] = a;
   va_end(ap);
   snprintf(join, sizeof join, "127.0.0.1:%d", c->port);
-  snprintf(path, sizeof path, "%s/brant-worker", BRANT_BUILD_DIR);
+  snprintf(path, sizeof path, "%s/brant-worker", bin ? bin : BRANT_BUILD_DIR);
   pid_t pid;
   assert_int_equal(posix_spawn(&pid, path, NULL, NULL, (char **)argv, environ), 0);
   c->workers[c->n_workers++] = pid;
@@ -410,7 +413,7 @@ static inline void drop_query(coord *c, uint64_t query) {
 /* Map m of the stage is on worker where[m], made by its attempt 0. To all workers. */
 static inline void send_table(coord *c, uint64_t query, uint32_t stage, uint32_t version, uint32_t partitions,
                               const uint32_t *where, uint32_t maps) {
-  Brant__Pb__OutputEntry entries[64], *refs[64];
+  Brant__Pb__OutputEntry entries[MAX_MAPS], *refs[MAX_MAPS];
   for (uint32_t m = 0; m < maps; m++) {
     brant__pb__output_entry__init(&entries[m]);
     entries[m].map = m, entries[m].worker = where[m], entries[m].incarnation = 7;
