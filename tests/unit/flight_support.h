@@ -330,7 +330,13 @@ UNUSED static void action(world *w, reader *r, const char *type, const void *bod
 }
 static void cancel_on_loop(void *arg) { br_flight_stream_cancel(((reader *)arg)->stream); }
 UNUSED static void cancel(reader *r) { looper_call(&r->w->client_loop, cancel_on_loop, r); }
-static void consume_on_loop(void *arg) { br_flight_stream_consume(((reader *)arg)->stream, SIZE_MAX); }
+static void consume_on_loop(void *arg) {
+  reader *r = arg;
+  lock_on();
+  bool ended = r->ends > 0; /* then the stream is gone */
+  lock_off();
+  if (!ended) br_flight_stream_consume(r->stream, SIZE_MAX);
+}
 UNUSED static void consume_all(reader *r) { looper_call(&r->w->client_loop, consume_on_loop, r); }
 
 /* ---- both */
