@@ -86,6 +86,19 @@ static void late_output(br_sched *s, const br_event *e, br_actions *out) {
   a->incarnation = e->incarnation;
 }
 
+/* Something is being made again that this task, which has just ended well, reads alone: it may not be needed any more. (What all
+ * tasks of a stage read is needed until the last one has ended.) */
+static bool remade_for(const sched_query *q, const sched_stage *st, const sched_task *t) {
+  uint32_t me = (uint32_t)(t - st->tasks);
+  for (size_t k = 0; k < st->n_inputs; k++) {
+    const br_sched_input *in = &st->inputs[k];
+    const sched_stage *p = &q->stages[in->stage];
+    if (in->kind != BR_READ_FORWARD || me < in->first || me - in->first >= p->n_tasks) continue;
+    if (p->tasks[me - in->first].will) return true;
+  }
+  return false;
+}
+
 static void commit(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, br_actions *out) {
   uint32_t w = t->running_on;
   br_sched_attempt_over(q, st, t);
@@ -109,10 +122,7 @@ static void commit(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, 
     a->worker = s->workers[w].id;
     a->incarnation = s->workers[w].incarnation;
   }
-  bool replan = st->todo == 0;
-  for (size_t k = 0; k < st->n_inputs; k++)
-    replan |= q->stages[st->inputs[k].stage].todo > 0; /* made again for us, but not needed now */
-  if (replan) br_sched_touch(s, q, true);
+  if (st->todo == 0 || remade_for(q, st, t)) br_sched_touch(s, q, true);
 }
 
 void br_sched_task_done(br_sched *s, const br_event *e, br_actions *out) {
