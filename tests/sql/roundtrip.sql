@@ -128,6 +128,7 @@ SELECT doc->'id', doc->>'list', doc->'$.list[0]', json_extract(doc, '$.id'), jso
 SELECT either, either.num, union_tag(either), union_extract(either, 'str') FROM items;
 SELECT union_value(k := id), union_value(t := name)::UNION(n INT, t VARCHAR), CASE WHEN ok THEN id::UNION(num INT, str VARCHAR) ELSE either END FROM items;
 SELECT row(id, name) FROM items UNION ALL SELECT row(id::BIGINT, 'z') FROM sales;
+SELECT r FROM (SELECT row(id, row(grp, name)) r FROM items LIMIT 30) UNION ALL SELECT row(NULL::BIGINT, row(1::BIGINT, 'z'));
 SELECT r, r[1] FROM (SELECT row(id, cents) r FROM items UNION ALL SELECT row(NULL, 1.5)) WHERE r[1] > 70 OR r[1] IS NULL;
 SELECT mood, mood = 'mid', mood::VARCHAR, enum_code(mood), mood > 'mid' FROM items WHERE mood <> 'low';
 SELECT id FROM items WHERE tags = [3, 5, NULL, 9] OR pt = {'x': 5, 'label': 'l1'} OR attrs['a'] = 7 OR fixed = [9, 10, 11]::INT[3];
@@ -340,6 +341,9 @@ SELECT count(*) FROM items USING SAMPLE 10 ROWS;
 SELECT count(*) <= 80 FROM items TABLESAMPLE BERNOULLI (30%) REPEATABLE (7);
 SELECT count(*) FROM (SELECT * FROM items TABLESAMPLE RESERVOIR (20 ROWS) REPEATABLE (3));
 SELECT sum(id) FROM items TABLESAMPLE 100%;
+SELECT sum(id) FROM items TABLESAMPLE SYSTEM (100%);
+SELECT sum(id) FROM '@DIR@/pq/*.parquet' TABLESAMPLE SYSTEM (100%) REPEATABLE (4);
+SELECT count(*) <= 80 FROM items TABLESAMPLE SYSTEM (50%);
 
 -- # common table expressions
 WITH x AS MATERIALIZED (SELECT grp, sum(id) s FROM items GROUP BY grp) SELECT x1.grp, x2.s FROM x x1 JOIN x x2 ON x1.grp = x2.grp + 1;

@@ -86,11 +86,13 @@ static const char *cast(br_emit *e, const json_t *expr, const br_env *env) {
 
 static const char *between(br_emit *e, const json_t *expr, const br_env *env) {
   const char *x = field(e, expr, "input", env), *lo = field(e, expr, "lower", env), *hi = field(e, expr, "upper", env);
-  const char *not = br_j_is(expr, "type", "COMPARE_NOT_BETWEEN") ? "NOT " : "";
   bool lower = br_j_true(expr, "lower_inclusive"), upper = br_j_true(expr, "upper_inclusive");
-  if (lower && upper) return br_e_fmt(e, "(%s(%s BETWEEN %s AND %s))", not, x, lo, hi);
-  br_e_repeatable(e, br_j_get(expr, "input"));
-  return br_e_fmt(e, "(%s(%s %s %s AND %s %s %s))", not, x, lower ? ">=" : ">", lo, x, upper ? "<=" : "<", hi);
+  const char *text = br_e_fmt(e, "(%s BETWEEN %s AND %s)", x, lo, hi);
+  if (!lower || !upper) {
+    br_e_repeatable(e, br_j_get(expr, "input"));
+    text = br_e_fmt(e, "(%s %s %s AND %s %s %s)", x, lower ? ">=" : ">", lo, x, upper ? "<=" : "<", hi);
+  }
+  return br_j_is(expr, "type", "COMPARE_NOT_BETWEEN") ? br_e_fmt(e, "(NOT %s)", text) : text;
 }
 
 static const char *case_of(br_emit *e, const json_t *expr, const br_env *env) {

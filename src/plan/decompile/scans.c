@@ -42,8 +42,9 @@ static bool uses_column(const br_node *get, uint64_t column) {
 
 void br_scan_file_literal(br_buf *out, const char *path) {
   br_buf b = {0};
+  bool url = strstr(path, "://") != NULL; /* '?' begins its query there */
   for (const char *p = path; *p; p++) {
-    if (strchr("*?[", *p)) {
+    if (!url && strchr("*?[", *p)) {
       br_buf_char(&b, '[');
       br_buf_char(&b, *p);
       br_buf_char(&b, ']');
