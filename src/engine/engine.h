@@ -35,6 +35,10 @@ bool br_session_cancelled(const br_session *s);
 /* Split a script at its top-level semicolons (quotes, dollar quotes, comments are skipped over); texts are trimmed, empty
  * ones dropped. Free each and the array. offsets[i]: byte offset of statement i in the script; free it. */
 BR_MUST_USE br_status br_sql_split(const char *script, char ***texts, size_t **offsets, size_t *n, br_error *err);
+/* Past the run of spaces, the comment or the one token at p (*p is not 0): quoted texts and names are one token. For those who
+ * look for a place in a text, not for its meaning. */
+const char *br_sql_skip(const char *p);
+bool br_sql_is_blank(const char *p); /* a space or a comment starts at p */
 typedef enum br_statement { BR_STMT_SELECT, BR_STMT_SETTING, BR_STMT_DDL, BR_STMT_ATTACH, BR_STMT_COPY, BR_STMT_EXPLAIN, BR_STMT_OTHER } br_statement;
 /* Parses and binds: a syntax error or an unknown column is BR_INVALID with DuckDB's message (it has the place). */
 BR_MUST_USE br_status br_session_classify(br_session *s, const char *sql, br_statement *out, br_error *err);

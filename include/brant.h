@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * brant: a distributed DataFrame and SQL engine. This is the one public header of libbrant.so.
+ *
+ *   brant_session *s;  brant_query *q;  brant_error err;  struct ArrowArrayStream stream;
+ *   brant_options o = BRANT_OPTIONS_INIT;  o.workers = 3;
+ *   if (brant_open(&o, &s, &err) == 0 && brant_submit(s, "select 42 as answer", &q, &err) == 0 &&
+ *       brant_query_stream(q, &stream, &err) == 0) { ... stream.get_next(&stream, &array) ... stream.release(&stream); }
+ *   brant_query_free(q);  brant_close(s);
+ *
+ * Every function that can fail returns 0 or a code of enum brant_code and fills *err (never NULL). Ownership is said at each
+ * function. A session may be used from one thread at a time, except the functions that say "any thread".
+ */
+#ifndef BRANT_H
+#define BRANT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define BRANT_API __attribute__((visibility("default")))
+#else
+#define BRANT_API
+#endif
+
+/* The Arrow C data interface (https://arrow.apache.org/docs/format/CDataInterface.html). */
+#ifndef ARROW_C_DATA_INTERFACE
+#define ARROW_C_DATA_INTERFACE
+#define ARROW_FLAG_DICTIONARY_ORDERED 1
+#define ARROW_FLAG_NULLABLE 2
+#define ARROW_FLAG_MAP_KEYS_SORTED 4
+struct ArrowSchema {
+  const char *format, *name, *metadata;
+  int64_t flags, n_children;
+  struct ArrowSchema **children, *dictionary;
+  void (*release)(struct ArrowSchema *);
+  void *private_data;
+};
+struct ArrowArray {
+  int64_t length, null_count, offset, n_buffers, n_children;
+  const void **buffers;
+  struct ArrowArray **children, *dictionary;
+  void (*release)(struct ArrowArray *);
+  void *private_data;
+};
+#endif
+#ifndef ARROW_C_STREAM_INTERFACE
+#define ARROW_C_STREAM_INTERFACE
+struct ArrowArrayStream {
+  int (*get_schema)(struct ArrowArrayStream *, struct ArrowSchema *out);
+  int (*get_next)(struct ArrowArrayStream *, struct ArrowArray *out);
+  const char *(*get_last_error)(struct ArrowArrayStream *);
+  void (*release)(struct ArrowArrayStream *);
+  void *private_data;
+};
+#endif
+
+enum brant_code {
+  BRANT_OK = 0, BRANT_INVALID, BRANT_NOT_FOUND, BRANT_IO, BRANT_NO_SPACE, BRANT_PERMISSION, BRANT_OUT_OF_MEMORY,
+  BRANT_UNSUPPORTED, BRANT_CORRUPT, BRANT_NETWORK, BRANT_TIMEOUT, BRANT_CANCELLED, BRANT_FETCH, BRANT_LOST,
+  BRANT_VERSION_MISMATCH,
+  BRANT_EXECUTION, BRANT_INTERNAL
+};
+/* Whose fault it was. */
+enum brant_blame { BRANT_BLAME_NONE = 0, BRANT_BLAME_USER, BRANT_BLAME_TASK, BRANT_BLAME_FETCH, BRANT_BLAME_EXECUTOR, BRANT_BLAME_WORKER, BRANT_BLAME_INTERNAL };
+
+typedef struct brant_error {
+  int code;            /* enum brant_code */
+  int blame;           /* enum brant_blame */
+  int sys_errno;       /* 0: none */
+  uint32_t worker;     /* 0: none */
+  char message[2048];  /* what, where, what to do */
+} brant_error;
+
+enum brant_mode { BRANT_MODE_AUTO = 0, BRANT_MODE_STAGED = 1 };
+enum brant_distribute { BRANT_DISTRIBUTE_AUTO = 0, BRANT_DISTRIBUTE_ALWAYS = 1, BRANT_DISTRIBUTE_NEVER = 2 };
+
+typedef struct brant_options {
+  size_t size;              /* sizeof(brant_options): later versions add fields at the end */
+  uint32_t workers;         /* local worker processes; 0: 1 */
+  uint32_t threads;         /* per worker; 0: cores / workers, at least 1 */
+  uint64_t memory_bytes;    /* per worker; 0: 70 % of what the machine or cgroup has, divided by workers */
+  const char *temp_dir;     /* spilling and shuffle files; NULL: $TMPDIR or /tmp */
+  int mode;                 /* enum brant_mode */
+  int distribute;           /* enum brant_distribute */
+  const char *listen_host;  /* where workers join; NULL: 127.0.0.1 */
+  int listen_port;          /* 0: any */
+  uint32_t wait_workers;    /* a query waits for this many workers; 0: `workers` */
+} brant_options;
+#define BRANT_OPTIONS_INIT {sizeof(brant_options), 0, 0, 0, NULL, 0, 0, NULL, 0, 0}
+
+typedef struct brant_session brant_session;
+typedef struct brant_query brant_query;
+
+BRANT_API const char *brant_version(void);
+
+/* Open a session. Nothing is started before the first query that needs workers. *out: brant_close it. options may be NULL. */
+BRANT_API int brant_open(const brant_options *options, brant_session **out, brant_error *err);
+/* Cancels what runs, ends the local workers, removes their files. All queries must have been freed. NULL is fine. */
+BRANT_API void brant_close(brant_session *session);
+/* A brant setting ("partitions", "broadcast_bytes", ...; docs/settings.md) or, under any other name, a DuckDB setting. */
+BRANT_API int brant_set(brant_session *session, const char *name, const char *value, brant_error *err);
+
+/* Split a script at its semicolons: *statements is one block of *count NUL-terminated texts; free with brant_free. */
+BRANT_API int brant_split(const char *script, char ***statements, size_t *count, brant_error *err);
+BRANT_API void brant_free(void *p);
+
+/* Start one statement. A SELECT runs in the background at once; others (CREATE VIEW, ATTACH, SET, ...) are done on return and
+ * have an empty result. *out: brant_query_free it. */
+BRANT_API int brant_submit(brant_session *session, const char *sql, brant_query **out, brant_error *err);
+/* The result as an Arrow C stream: rows in order, batch by batch, each as soon as it is ready. The stream holds the query:
+ * release it in any order with brant_query_free. Can be taken once. get_next blocks; its error text is get_last_error. */
+BRANT_API int brant_query_stream(brant_query *query, struct ArrowArrayStream *out, brant_error *err);
+/* Ask it to stop. Any thread, any time, more than once. The stream then ends with BRANT_CANCELLED within a second. */
+BRANT_API void brant_query_cancel(brant_query *query);
+/* The first error of the query: returns its code and fills *err; 0 when there is none (yet). Any thread. */
+BRANT_API int brant_query_error(brant_query *query, brant_error *err);
+
+typedef struct brant_stats {
+  size_t size;              /* set to sizeof(brant_stats) before the call */
+  uint32_t stages, stages_done, tasks, tasks_done, tasks_running;
+  uint64_t rows_read, rows_out;          /* of sources, of the result */
+  uint64_t bytes_shuffled;               /* written by stages for other stages and the result */
+  uint64_t bytes_fetched;                /* of those, moved over sockets */
+  uint64_t spilled_bytes;
+  uint64_t peak_memory_bytes;            /* largest of one worker (PSS over its processes), so far */
+  uint64_t coordinator_memory_bytes;     /* resident set of this process */
+  double seconds, cpu_seconds;           /* wall so far; CPU of its tasks */
+  int distributed;                       /* 0: ran in this process */
+  uint64_t retries, executors_lost, workers_lost;
+  char text[128];                        /* one word on what goes on: "stage 3 of 5: join, partial aggregate" */
+} brant_stats;
+/* How far it is, or how it was. Any thread. */
+BRANT_API void brant_query_stats(brant_query *query, brant_stats *out);
+/* Free the query; cancels it first if it still runs and no stream holds it. NULL is fine. */
+BRANT_API void brant_query_free(brant_query *query);
+
+/* The stages of a SELECT: a tree for people (json == 0) or JSON; analyze != 0 runs it first and adds what was measured.
+ * *text: brant_free it. */
+BRANT_API int brant_explain(brant_session *session, const char *sql, int analyze, int json, char **text, brant_error *err);
+
+/* One stream of events for everything that happens: queries, stages, tasks, workers. json is one object a line (schema in
+ * docs/events.md), valid for the call. Called from the engine's own thread: return soon, call nothing of this header. */
+typedef void (*brant_event_fn)(void *arg, const char *json);
+BRANT_API int brant_subscribe(brant_session *session, brant_event_fn fn, void *arg, brant_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the subcommands share: options of a session, output formats, progress, Ctrl-C. One file a subcommand. */
+#ifndef BRANT_CLI_CLI_H
+#define BRANT_CLI_CLI_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "brant.h"
+
+/* Exit codes. */
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
+
+typedef enum cli_format { FORMAT_TABLE, FORMAT_CSV, FORMAT_JSON, FORMAT_ARROW } cli_format;
+
+typedef struct cli_options {
+  brant_options session;
+  cli_format format;
+  bool format_given;
+  const char *file; /* --file */
+  bool analyze, stats, quiet;
+  bool progress;   /* standard error is a terminal */
+  size_t max_rows; /* of a table */
+  const char **set_names, **set_values;
+  size_t n_set;
+  const char *events; /* file for the event stream */
+  char **rest;
+  int n_rest; /* positional arguments */
+} cli_options;
+
+/* Parse what follows the subcommand. usage is printed for --help (exit 0) and pointed at on errors. Returns an exit code, or
+ * -1 to go on. */
+int cli_parse(int argc, char **argv, const char *usage, cli_options *o);
+void cli_options_free(cli_options *o);
+
+/* The script: --file, the arguments joined, or standard input. NULL after a message. free() it. */
+char *cli_read_script(const cli_options *o);
+/* A session with the options applied; NULL after a message. */
+brant_session *cli_open(const cli_options *o);
+/* Run every statement of a script, printing results. Stops at the first failure. Returns an exit code. */
+int cli_run_script(brant_session *s, const cli_options *o, const char *script);
+
+/* "brant: error: <message>" on standard error. */
+void cli_print_error(const char *message);
+
+/* output.c: print one result to standard output in o->format. */
+int cli_print_result(brant_session *s, brant_query *q, const cli_options *o, brant_error *err);
+
+/* progress.c: a line on standard error while a query runs; nothing unless o->progress. */
+typedef struct cli_progress cli_progress;
+cli_progress *cli_progress_start(brant_query *q, bool wanted);
+void cli_progress_stop(cli_progress *p);
+
+/* interrupt.c: Ctrl-C (SIGINT, SIGTERM) cancels the query that is set here. */
+void cli_interrupt_install(void);
+void cli_interrupt_query(brant_query *q); /* NULL: none; then a signal ends the program's loop */
+bool cli_interrupted(void);
+void cli_interrupt_reset(void);
+
+int cli_sql(int argc, char **argv);
+int cli_explain(int argc, char **argv);
+int cli_worker(int argc, char **argv);
+int cli_prompt(int argc, char **argv);
+
+#endif

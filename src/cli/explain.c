@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * brant explain: the stages of a query; with --analyze also what running them measured. Earlier statements of the script (views,
+ * settings) are run; the last one is explained. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+static const char usage[] =
+    "brant explain [--analyze] [--format table|json] [options] \"select …\"\n"
+    "Shows the stages of the last statement; those before it (CREATE VIEW, SET) are run first.\n\n";
+
+static int explain_last(brant_session *s, const cli_options *o, char **statements, size_t n) {
+  brant_error err;
+  char *text = NULL;
+  for (size_t i = 0; i + 1 < n; i++) {
+    int code = cli_run_script(s, o, statements[i]);
+    if (code != CLI_OK) return code;
+  }
+  if (brant_explain(s, statements[n - 1], o->analyze, o->format == FORMAT_JSON, &text, &err) != 0) {
+    cli_print_error(err.message);
+    return CLI_FAILED;
+  }
+  fputs(text, stdout);
+  brant_free(text);
+  return CLI_OK;
+}
+
+int cli_explain(int argc, char **argv) {
+  cli_options o;
+  int code = cli_parse(argc, argv, usage, &o);
+  if (code >= 0) {
+    cli_options_free(&o);
+    return code;
+  }
+  brant_error err;
+  char **statements = NULL;
+  size_t n = 0;
+  cli_interrupt_install();
+  char *script = cli_read_script(&o);
+  code = CLI_FAILED;
+  if (script != NULL && brant_split(script, &statements, &n, &err) != 0) {
+    cli_print_error(err.message);
+  } else if (script != NULL && n == 0) {
+    cli_print_error("there is no statement to explain");
+    code = CLI_USAGE;
+  } else if (script != NULL) {
+    brant_session *s = cli_open(&o);
+    if (s != NULL) code = explain_last(s, &o, statements, n);
+    brant_close(s);
+  }
+  brant_free(statements);
+  free(script);
+  cli_options_free(&o);
+  return code;
+}

@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The query side of include/brant.h: one statement becomes a brant_query, its rows an Arrow C stream.
+ *
+ * Where rows come from: kept batches (statements that are not SELECT), a local stream of DuckDB (small inputs), or the result
+ * outputs of a distributed query. Enums come as VARCHAR, wherever a result was computed.
+ * Threads: the caller's; cancel and stats from any. Reference counts: the handle and the stream hold a query.
+ */
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/util.h"
+#include "coordinator/session.h"
+
+struct brant_query {
+  brant_session *session;
+  _Atomic int refs;
+  br_prepared plan; /* of a SELECT */
+  br_batch **kept;
+  size_t n_kept, at_kept, cap_kept;
+  br_schema *schema; /* of what the stream gives */
+  br_session *local; /* own connection of a local run */
+  br_local_stream *stream;
+  br_rows *rows;
+  pthread_mutex_t lock;
+  br_error error;
+  bool cancelled, taken, ended;
+  uint64_t start_us, end_us, rows_out;
+  double cpu_start, cpu_end;
+};
+
+static br_status remember(brant_query *q, br_status status, const br_error *err) {
+  pthread_mutex_lock(&q->lock);
+  if (status != BR_OK && q->error.code == BR_OK) q->error = *err;
+  if (!q->ended && (status != BR_OK)) {
+    q->ended = true;
+    q->end_us = br_now_us();
+    q->cpu_end = br_cpu_seconds();
+  }
+  pthread_mutex_unlock(&q->lock);
+  return status;
+}
+
+static void mark_end(brant_query *q) {
+  pthread_mutex_lock(&q->lock);
+  if (!q->ended) {
+    q->ended = true;
+    q->end_us = br_now_us();
+    q->cpu_end = br_cpu_seconds();
+  }
+  pthread_mutex_unlock(&q->lock);
+}
+
+static void unref(brant_query *q) {
+  if (atomic_fetch_sub(&q->refs, 1) != 1) return;
+  br_local_stream_free(q->stream);
+  br_rows_free(q->rows);
+  if (q->local != NULL) br_session_close(q->local);
+  if (q->plan.query != NULL && q->session->driver != NULL) {
+    br_query_state state;
+    pthread_mutex_lock(&q->plan.query->lock);
+    state = q->plan.query->state;
+    pthread_mutex_unlock(&q->plan.query->lock);
+    if (state == BR_QUERY_RUNNING || state == BR_QUERY_NEW) br_driver_forget(q->session->driver, q->plan.query->id);
+  }
+  br_prepared_free(&q->plan);
+  for (size_t i = q->at_kept; i < q->n_kept; i++) br_batch_unref(q->kept[i]);
+  free(q->kept);
+  br_schema_unref(q->schema);
+  pthread_mutex_destroy(&q->lock);
+  free(q);
+}
+
+/* ---- statements that are not SELECT */
+
+static br_status keep_all(brant_query *q, br_session *on, const char *sql, br_error *err) {
+  br_local_stream *st = NULL;
+  br_batch *b = NULL;
+  BR_TRY(br_session_stream(on, sql, &st, err));
+  q->schema = br_schema_ref(br_local_stream_schema(st));
+  br_status status = BR_OK;
+  while ((status = br_local_stream_next(st, &b, err)) == BR_OK && b != NULL) {
+    br_grow((void **)&q->kept, &q->cap_kept, q->n_kept, sizeof *q->kept);
+    q->kept[q->n_kept++] = b;
+  }
+  br_local_stream_free(st);
+  return status;
+}
+
+/* ATTACH 'file' without options: read-only, so that executors can open the file too. */
+static char *attach_read_only(const char *sql) {
+  if (strchr(sql, '(') != NULL) return br_strdup(sql);
+  return br_asprintf("%s (READ_ONLY)", sql);
+}
+
+static bool has_word(const char *sql, const char *word) {
+  size_t n = strlen(word);
+  for (const char *p = sql; *p; p++)
+    if (strncasecmp(p, word, n) == 0) return true;
+  return false;
+}
+
+static br_status run_ddl(brant_session *s, const char *sql, br_error *err) {
+  char *text = NULL;
+  uint64_t bytes = 0;
+  BR_TRY(br_source_rewrite(s->db, s->source, sql, &text, &bytes, err));
+  br_status status = br_session_execute(s->db, text, err);
+  if (status == BR_OK) {
+    /* Executors get views and macros with whole-query tasks; tables live here alone. */
+    if (has_word(sql, "view") || has_word(sql, "macro") || has_word(sql, "function"))
+      br_texts_add(&s->views, text);
+    else
+      s->has_local_tables = true;
+  }
+  free(text);
+  return status;
+}
+
+static bool parse_set(const char *sql, char **name, char **value) {
+  br_buf n = {0}, v = {0};
+  const char *p = sql;
+  while (*p == ' ' || *p == '\n' || *p == '\t') p++;
+  if (strncasecmp(p, "set", 3) != 0 || (p[3] != ' ' && p[3] != '\t' && p[3] != '\n')) return false;
+  p += 3;
+  static const char *const scopes[] = {"global", "session", "local"};
+  for (;;) {
+    while (*p == ' ' || *p == '\t' || *p == '\n') p++;
+    bool scope = false;
+    for (size_t i = 0; i < 3; i++) {
+      size_t len = strlen(scopes[i]);
+      if (strncasecmp(p, scopes[i], len) == 0 && (p[len] == ' ' || p[len] == '\t')) {
+        p += len;
+        scope = true;
+      }
+    }
+    if (!scope) break;
+  }
+  if (strncasecmp(p, "variable", 8) == 0 && p[8] == ' ') return false;
+  while (*p && *p != '=' && *p != ' ') {
+    if (*p != '"') br_buf_char(&n, *p);
+    p++;
+  }
+  while (*p == ' ') p++;
+  if (*p == '=')
+    p++;
+  else if (strncasecmp(p, "to ", 3) == 0)
+    p += 3;
+  else {
+    br_buf_free(&n);
+    return false;
+  }
+  while (*p == ' ') p++;
+  size_t len = strlen(p);
+  while (len > 0 && (p[len - 1] == ' ' || p[len - 1] == '\n')) len--;
+  if (len >= 2 && p[0] == '\'' && p[len - 1] == '\'') {
+    p++;
+    len -= 2;
+  }
+  br_buf_add(&v, p, len);
+  *name = br_buf_take(&n);
+  *value = br_buf_take(&v);
+  return true;
+}
+
+static br_status run_setting(brant_session *s, const char *sql, br_error *err) {
+  char *name = NULL, *value = NULL;
+  if (!parse_set(sql, &name, &value)) return br_session_execute(s->db, sql, err);
+  brant_error be;
+  br_status status = brant_set(s, name, value, &be);
+  if (status != BR_OK) br_fail(err, (br_code)be.code, (br_blame)be.blame, "%s", be.message);
+  free(name);
+  free(value);
+  return status;
+}
+
+static br_status no_columns(br_schema **out, br_error *err) {
+  struct ArrowSchema empty;
+  ArrowSchemaInit(&empty);
+  if (ArrowSchemaSetTypeStruct(&empty, 0) != NANOARROW_OK)
+    return br_fail(err, BR_OUT_OF_MEMORY, BR_BLAME_INTERNAL, "no memory for a schema");
+  return br_schema_new(&empty, out, err);
+}
+
+static br_status run_other(brant_query *q, br_statement kind, const char *sql, br_error *err) {
+  brant_session *s = q->session;
+  br_status status = BR_OK;
+  char *text = NULL;
+  switch (kind) {
+    case BR_STMT_DDL: status = run_ddl(s, sql, err); break;
+    case BR_STMT_SETTING: status = run_setting(s, sql, err); break;
+    case BR_STMT_ATTACH:
+      text = attach_read_only(sql);
+      status = br_session_execute(s->db, text, err);
+      if (status == BR_OK) br_texts_add(&s->attach, text);
+      free(text);
+      break;
+    default: status = keep_all(q, s->db, sql, err); break;
+  }
+  if (status == BR_OK && q->schema == NULL) status = no_columns(&q->schema, err);
+  mark_end(q);
+  return status;
+}
+
+/* ---- SELECT */
+
+/* A connection of its own, so that other statements may come while this result is read. What is temporary on the caller's
+ * connection is not there: then the rows are taken at once from the caller's. */
+static br_status start_local(brant_query *q, br_error *err) {
+  brant_session *s = q->session;
+  BR_TRY(br_session_open(s->engine, &q->local, err));
+  br_buf b = {0};
+  for (size_t i = 0; i < s->setting_names.count; i++) {
+    br_buf_clear(&b);
+    br_buf_str(&b, "SET ");
+    br_buf_sql_ident(&b, s->setting_names.items[i]);
+    br_buf_str(&b, " = ");
+    br_buf_sql_literal(&b, s->setting_values.items[i], strlen(s->setting_values.items[i]));
+    br_error ignored; /* a setting of the instance that can't be set twice is set already */
+    br_status unused = br_session_execute(q->local, br_buf_cstr(&b), &ignored);
+    (void)unused;
+  }
+  br_buf_free(&b);
+  br_status status = br_session_stream(q->local, q->plan.sql, &q->stream, err);
+  if (status == BR_INVALID) status = keep_all(q, s->db, q->plan.sql, err);
+  if (status == BR_OK && q->stream != NULL) q->schema = br_schema_ref(br_local_stream_schema(q->stream));
+  return status;
+}
+
+static br_status start_distributed(brant_query *q, br_error *err) {
+  br_query *d = q->plan.query;
+  br_driver_submit(q->session->driver, d);
+  const br_stage *last = d->runs[d->n_runs - 1].plan;
+  BR_TRY(br_rows_open(q->session, d, &q->rows, err));
+  return br_session_schema(q->session->db, last->types, (const char *const *)d->names, last->n_columns, &q->schema,
+                           err);
+}
+
+static br_status submit(brant_query *q, const char *sql, br_error *err) {
+  br_statement kind;
+  BR_TRY(br_session_classify(q->session->db, sql, &kind, err));
+  if (kind != BR_STMT_SELECT) return run_other(q, kind, sql, err);
+  BR_TRY(br_prepare(q->session, sql, false, &q->plan, err));
+  return q->plan.local ? start_local(q, err) : start_distributed(q, err);
+}
+
+int brant_submit(brant_session *s, const char *sql, brant_query **out, brant_error *err) {
+  br_error e;
+  br_error_clear(&e);
+  brant_query *q = br_calloc(1, sizeof *q);
+  q->session = s;
+  atomic_init(&q->refs, 1);
+  pthread_mutex_init(&q->lock, NULL);
+  q->start_us = br_now_us();
+  q->cpu_start = br_cpu_seconds();
+  br_status status = submit(q, sql, &e);
+  if (status != BR_OK) {
+    br_error_export(&e, err);
+    unref(q);
+    return status;
+  }
+  *out = q;
+  return 0;
+}
+
+/* ---- the Arrow C stream */
+
+typedef struct stream_state {
+  brant_query *query;
+  char text[BR_ERROR_MESSAGE_BYTES];
+} stream_state;
+
+static int to_errno(const br_error *err) {
+  switch (err->code) {
+    case BR_CANCELLED: return ECANCELED;
+    case BR_OUT_OF_MEMORY: return ENOMEM;
+    case BR_INVALID:
+    case BR_EXECUTION: return EINVAL;
+    default: return EIO;
+  }
+}
+
+static br_status next_batch(brant_query *q, br_batch **out, br_error *err) {
+  *out = NULL;
+  pthread_mutex_lock(&q->lock);
+  bool cancelled = q->cancelled;
+  pthread_mutex_unlock(&q->lock);
+  if (cancelled) return br_fail(err, BR_CANCELLED, BR_BLAME_USER, "the query was cancelled");
+  if (q->stream != NULL) return br_local_stream_next(q->stream, out, err);
+  if (q->rows != NULL) return br_rows_next(q->rows, out, err);
+  if (q->at_kept < q->n_kept) *out = q->kept[q->at_kept++];
+  return BR_OK;
+}
+
+static int stream_schema(struct ArrowArrayStream *st, struct ArrowSchema *out) {
+  stream_state *x = st->private_data;
+  return ArrowSchemaDeepCopy(br_schema_arrow(x->query->schema), out);
+}
+
+static int stream_next(struct ArrowArrayStream *st, struct ArrowArray *out) {
+  stream_state *x = st->private_data;
+  br_batch *b = NULL;
+  br_error err;
+  br_error_clear(&err);
+  memset(out, 0, sizeof *out);
+  if (remember(x->query, next_batch(x->query, &b, &err), &err) != BR_OK) {
+    memcpy(x->text, err.message, sizeof x->text);
+    return to_errno(&err);
+  }
+  if (b == NULL) {
+    mark_end(x->query);
+    return 0;
+  }
+  x->query->rows_out += (uint64_t)br_batch_rows(b);
+  br_batch_export(b, out);
+  br_batch_unref(b);
+  return 0;
+}
+
+static const char *stream_error(struct ArrowArrayStream *st) { return ((stream_state *)st->private_data)->text; }
+
+static void stream_release(struct ArrowArrayStream *st) {
+  stream_state *x = st->private_data;
+  unref(x->query);
+  free(x);
+  st->release = NULL;
+}
+
+int brant_query_stream(brant_query *q, struct ArrowArrayStream *out, brant_error *err) {
+  if (q->taken) {
+    br_error e;
+    br_fail(&e, BR_INVALID, BR_BLAME_USER, "the result of this query was taken already: a stream can be read once");
+    br_error_export(&e, err);
+    return BR_INVALID;
+  }
+  q->taken = true;
+  stream_state *x = br_calloc(1, sizeof *x);
+  x->query = q;
+  atomic_fetch_add(&q->refs, 1);
+  *out = (struct ArrowArrayStream){stream_schema, stream_next, stream_error, stream_release, x};
+  return 0;
+}
+
+/* ---- any thread */
+
+void brant_query_cancel(brant_query *q) {
+  br_error why;
+  br_fail(&why, BR_CANCELLED, BR_BLAME_USER, "the query was cancelled");
+  pthread_mutex_lock(&q->lock);
+  q->cancelled = true;
+  pthread_mutex_unlock(&q->lock);
+  if (q->plan.query != NULL && q->session->driver != NULL)
+    br_driver_cancel(q->session->driver, q->plan.query->id, &why);
+  if (q->rows != NULL) br_rows_cancel(q->rows);
+  if (q->local != NULL) br_session_cancel(q->local);
+}
+
+int brant_query_error(brant_query *q, brant_error *err) {
+  pthread_mutex_lock(&q->lock);
+  br_error e = q->error;
+  pthread_mutex_unlock(&q->lock);
+  if (e.code == BR_OK && q->plan.query != NULL) {
+    pthread_mutex_lock(&q->plan.query->lock);
+    if (q->plan.query->state == BR_QUERY_FAILED) e = q->plan.query->error;
+    pthread_mutex_unlock(&q->plan.query->lock);
+  }
+  br_error_export(&e, err);
+  return (int)e.code;
+}
+
+static uint64_t resident_bytes(void) {
+  char text[128];
+  unsigned long pages = 0, resident = 0;
+  FILE *f = fopen("/proc/self/statm", "re");
+  if (f == NULL) return 0;
+  if (fgets(text, sizeof text, f) != NULL && sscanf(text, "%lu %lu", &pages, &resident) != 2) resident = 0;
+  fclose(f);
+  return (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static void distributed_stats(br_query *d, brant_stats *st) {
+  pthread_mutex_lock(&d->lock);
+  st->distributed = 1;
+  st->stages = (uint32_t)d->n_runs;
+  st->stages_done = d->stages_done;
+  uint32_t started = 0;
+  size_t at = d->n_runs;
+  for (size_t i = 0; i < d->n_runs; i++) {
+    const br_stage_run *r = &d->runs[i];
+    st->tasks += r->n_tasks;
+    st->tasks_done += r->done;
+    started += r->started;
+    if (at == d->n_runs && r->started > 0 && r->done < r->n_tasks) at = i;
+    st->bytes_shuffled += r->bytes_out;
+    st->bytes_fetched += r->remote_bytes;
+    st->spilled_bytes += r->spill_bytes;
+    st->cpu_seconds += (double)r->cpu_us * 1e-6;
+    if (r->plan->split_scan >= 0) st->rows_read += r->split_rows;
+  }
+  st->tasks_running = started > st->tasks_done ? started - st->tasks_done : 0;
+  if (d->n_runs > 0) st->rows_out = d->runs[d->n_runs - 1].rows_out;
+  st->spilled_bytes += d->spilled_bytes;
+  st->peak_memory_bytes = d->peak_pss_bytes;
+  st->retries = d->retries;
+  st->executors_lost = d->executors_lost;
+  st->workers_lost = d->workers_lost;
+  if (at < d->n_runs)
+    snprintf(st->text, sizeof st->text, "stage %zu of %zu: %s", at + 1, d->n_runs,
+             d->runs[at].plan->label ? d->runs[at].plan->label : "");
+  pthread_mutex_unlock(&d->lock);
+}
+
+void brant_query_stats(brant_query *q, brant_stats *out) {
+  brant_stats st = {0};
+  st.size = out->size < sizeof st ? out->size : sizeof st;
+  if (q->plan.query != NULL) distributed_stats(q->plan.query, &st);
+  pthread_mutex_lock(&q->lock);
+  uint64_t end = q->ended ? q->end_us : br_now_us();
+  st.seconds = (double)(end - q->start_us) * 1e-6;
+  if (!st.distributed) {
+    st.cpu_seconds = (q->ended ? q->cpu_end : br_cpu_seconds()) - q->cpu_start;
+    st.rows_out = q->rows_out;
+  }
+  pthread_mutex_unlock(&q->lock);
+  st.coordinator_memory_bytes = resident_bytes();
+  memcpy(out, &st, st.size);
+}
+
+void brant_query_free(brant_query *q) {
+  if (q == NULL) return;
+  unref(q);
+}

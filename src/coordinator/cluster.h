@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Membership: who the workers are. Workers dial in with the Flight action "join"; its response stream carries commands to
+ * them, the action "report" carries what they say. Everything here runs on the loop thread.
+ */
+#ifndef BRANT_COORDINATOR_CLUSTER_H
+#define BRANT_COORDINATOR_CLUSTER_H
+
+#include "flight/flight.h"
+#include "observe/events.h"
+#include "proto/proto.h"
+
+typedef struct br_worker {
+  uint32_t id, incarnation;
+  uint32_t slots, threads;
+  uint64_t memory_bytes;
+  int pid;
+  char *uri, *unix_path, *host_id;
+  uint64_t last_seq; /* of reports */
+  uint64_t pss_peak_bytes, spilled_bytes, served_bytes;
+  br_flight_call *join; /* its command stream */
+} br_worker;
+
+typedef struct br_cluster_handlers {
+  void *arg;
+  void (*joined)(void *arg, const br_worker *w);
+  void (*lost)(void *arg, uint32_t worker, uint32_t incarnation, const char *why);
+  void (*report)(void *arg, const br_worker *w, const Brant__Pb__Report *report); /* each once, in order */
+} br_cluster_handlers;
+
+typedef struct br_cluster br_cluster;
+BR_MUST_USE br_status br_cluster_new(br_loop *loop, const char *host, int port, const char *secret, br_events *events,
+                                     br_cluster_handlers h, br_cluster **out, br_error *err);
+void br_cluster_free(br_cluster *c); /* tells the workers to shut down, closes */
+int br_cluster_port(const br_cluster *c);
+size_t br_cluster_size(const br_cluster *c);
+uint32_t br_cluster_slots(const br_cluster *c);
+const br_worker *br_cluster_find(const br_cluster *c, uint32_t worker);              /* NULL: gone */
+bool br_cluster_send(br_cluster *c, uint32_t worker, const Brant__Pb__Command *cmd); /* false: no such worker */
+void br_cluster_broadcast(br_cluster *c, const Brant__Pb__Command *cmd);
+void br_cluster_expel(br_cluster *c,
+                      uint32_t worker); /* declared lost: closes its stream, tells the others; no `lost` call */
+/* What peers are reached by, from this host: "unix:/path" when it is the same host, else "tcp://host:port". */
+const char *br_cluster_local_uri(const br_cluster *c, const br_worker *w);
+/* Largest PSS seen of one worker; sums over all workers. */
+void br_cluster_gauges(const br_cluster *c, uint64_t *peak_pss, uint64_t *spilled, uint64_t *served);
+
+/* A name for this host that differs between hosts and boots: peers with the same one share Unix sockets. Free it. */
+char *br_host_id(void);
+
+#endif

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * brant_explain: the stages as people or programs read them; with analyze the query runs first (its rows are read and dropped)
+ * and each stage gets what was measured. The caller's thread. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/util.h"
+#include "coordinator/session.h"
+
+static int by_value(const void *a, const void *b) {
+  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+/* Largest and median bytes that one task wrote, and wall time that one task took. */
+typedef struct skew {
+  uint64_t largest_us, median_us;
+  double ratio;
+} skew;
+static skew measure_skew(const br_stage_run *r) {
+  skew k = {0, 0, 1};
+  if (r->n_tasks == 0) return k;
+  uint64_t *us = br_calloc(r->n_tasks, sizeof *us);
+  for (uint32_t i = 0; i < r->n_tasks; i++) us[i] = r->tasks[i].wall_us;
+  qsort(us, r->n_tasks, sizeof *us, by_value);
+  k.largest_us = us[r->n_tasks - 1];
+  k.median_us = us[r->n_tasks / 2];
+  if (k.median_us > 0) k.ratio = (double)k.largest_us / (double)k.median_us;
+  free(us);
+  return k;
+}
+
+static double wall_seconds(const br_stage_run *r) {
+  return r->last_done_us > r->first_start_us ? (double)(r->last_done_us - r->first_start_us) * 1e-6 : 0;
+}
+
+static void print_measured(br_query *q, br_buf *out) {
+  br_buf_printf(out, "\nMeasured (wall %.3f s)\n", (double)(q->end_us - q->start_us) * 1e-6);
+  br_buf_str(
+      out,
+      " stage  tasks      rows in     rows out    bytes in   bytes out     spilled     CPU s    wall s  skew  what\n");
+  for (size_t i = q->n_runs; i-- > 0;) {
+    const br_stage_run *r = &q->runs[i];
+    char in[16], o[16], sp[16];
+    br_format_bytes(r->bytes_in, in);
+    br_format_bytes(r->bytes_out, o);
+    br_format_bytes(r->spill_bytes, sp);
+    skew k = measure_skew(r);
+    uint64_t rows_in = r->rows_in + (r->plan->split_scan >= 0 ? r->split_rows : 0);
+    br_buf_printf(out, "%6zu %6u %12llu %12llu %11s %11s %11s %9.3f %9.3f %5.1f  %s\n", i, r->n_tasks,
+                  (unsigned long long)rows_in, (unsigned long long)r->rows_out, in, o, sp, (double)r->cpu_us * 1e-6,
+                  wall_seconds(r), k.ratio, r->plan->label ? r->plan->label : "");
+  }
+}
+
+static json_t *measured_json(const br_stage_run *r) {
+  skew k = measure_skew(r);
+  return json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:I}", "tasks", (int)r->n_tasks, "rows_in",
+                   (json_int_t)(r->rows_in + (r->plan->split_scan >= 0 ? r->split_rows : 0)), "rows_out",
+                   (json_int_t)r->rows_out, "bytes_in", (json_int_t)r->bytes_in, "bytes_out", (json_int_t)r->bytes_out,
+                   "spilled_bytes", (json_int_t)r->spill_bytes, "cpu_seconds", (double)r->cpu_us * 1e-6, "wall_seconds",
+                   wall_seconds(r), "skew", k.ratio, "largest_task_us", (json_int_t)k.largest_us, "median_task_us",
+                   (json_int_t)k.median_us);
+}
+
+static br_status run_and_drop(brant_session *s, br_query *q, br_error *err) {
+  br_rows *rows = NULL;
+  br_batch *b = NULL;
+  br_driver_submit(s->driver, q);
+  BR_TRY(br_rows_open(s, q, &rows, err));
+  br_status status = BR_OK;
+  while ((status = br_rows_next(rows, &b, err)) == BR_OK && b != NULL) br_batch_unref(b);
+  br_rows_free(rows);
+  return status;
+}
+
+static char *as_json(br_query *q, bool analyzed) {
+  json_t *j = br_stages_json(q->stages);
+  json_t *stages = json_object_get(j, "stages");
+  for (size_t i = 0; i < json_array_size(stages); i++) {
+    json_t *stage = json_array_get(stages, i);
+    size_t id = (size_t)json_integer_value(json_object_get(stage, "id"));
+    if (id >= q->n_runs) continue;
+    json_object_set_new(stage, "tasks", json_integer(q->runs[id].n_tasks));
+    if (analyzed) json_object_set_new(stage, "measured", measured_json(&q->runs[id]));
+  }
+  char *text = json_dumps(j, JSON_INDENT(2));
+  json_decref(j);
+  char *with_end = br_asprintf("%s\n", text ? text : "{}");
+  free(text);
+  return with_end;
+}
+
+static char *as_text(br_query *q, bool analyzed) {
+  br_buf b = {0};
+  br_arena *arena = br_arena_new();
+  br_stages_print(q->stages, &b);
+  if (analyzed) print_measured(q, &b);
+  br_arena_free(arena);
+  return br_buf_take(&b);
+}
+
+static br_status explain(brant_session *s, const char *sql, bool analyze, bool json, char **text, br_error *err) {
+  br_prepared p = {0};
+  br_status status = br_prepare(s, sql, true, &p, err);
+  if (status != BR_OK) return status;
+  if (p.query == NULL) {
+    *text = json ? br_asprintf("{\"local\": true, \"reason\": \"%s\", \"stages\": []}\n", p.local_why)
+                 : br_asprintf("runs in this process: %s\n", p.local_why);
+  } else {
+    if (analyze) status = run_and_drop(s, p.query, err);
+    if (status == BR_OK) *text = json ? as_json(p.query, analyze) : as_text(p.query, analyze);
+  }
+  br_prepared_free(&p);
+  return status;
+}
+
+int brant_explain(brant_session *s, const char *sql, int analyze, int json, char **text, brant_error *err) {
+  br_error e;
+  br_error_clear(&e);
+  br_statement kind;
+  br_status status = br_session_classify(s->db, sql, &kind, &e);
+  if (status == BR_OK && kind != BR_STMT_SELECT)
+    status = br_fail(&e, BR_INVALID, BR_BLAME_USER, "only a SELECT has stages to explain");
+  if (status == BR_OK) status = explain(s, sql, analyze != 0, json != 0, text, &e);
+  if (status != BR_OK) br_error_export(&e, err);
+  return status;
+}

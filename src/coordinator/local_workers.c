@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Starts brant-worker processes by posix_spawn (never a fork: the caller may be a Python process with threads), found beside
+ * this library or program. Each holds the read end of a pipe whose write end only we hold: it ends when we do, however we end.
+ * The secret goes by the environment, not by the command line. One thread at a time. */
+#include "coordinator/local_workers.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/util.h"
+
+#define SECRET_ENV "BRANT_SECRET"
+#define PARENT_FD 3
+
+extern char **environ;
+
+struct br_local_workers {
+  br_local_workers_options o;
+  char *join, *host, *secret, *temp_dir;
+  int life[2]; /* pipe: children read it, we hold the write end */
+  pid_t *pids; /* 0: does not run */
+};
+
+br_local_workers *br_local_workers_new(const br_local_workers_options *o) {
+  br_local_workers *w = br_calloc(1, sizeof *w);
+  w->o = *o;
+  w->host = br_strdup(o->join_host);
+  w->join = br_asprintf("%s:%d", o->join_host, o->join_port);
+  w->secret = br_strdup(o->secret);
+  w->temp_dir = br_strdup(o->temp_dir);
+  w->pids = br_calloc(o->count, sizeof *w->pids);
+  w->life[0] = w->life[1] = -1;
+  return w;
+}
+
+/* brant-worker beside this code (the library or the program that holds it), or in BRANT_BIN_DIR. */
+static br_status find_worker(char out[PATH_MAX], br_error *err) {
+  const char *dir = getenv("BRANT_BIN_DIR");
+  char own[PATH_MAX] = "";
+  if (dir == NULL) {
+    Dl_info info;
+    char real[PATH_MAX];
+    if (dladdr((void *)(uintptr_t)find_worker, &info) != 0 && info.dli_fname != NULL &&
+        realpath(info.dli_fname, real) != NULL)
+      snprintf(own, sizeof own, "%s", real);
+    char *slash = strrchr(own, '/');
+    if (slash != NULL) *slash = 0;
+    dir = own;
+  }
+  static const char *const places[] = {"brant-worker", "../libexec/brant-worker", "../bin/brant-worker"};
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+    snprintf(out, PATH_MAX, "%s/%s", dir, places[i]);
+    if (access(out, X_OK) == 0) return BR_OK;
+  }
+  return br_fail(err, BR_NOT_FOUND, BR_BLAME_USER,
+                 "cannot find the program brant-worker in %s: install it there or set BRANT_BIN_DIR", dir);
+}
+
+static char **child_environment(const char *secret, char **entry) {
+  size_t n = 0;
+  while (environ[n] != NULL) n++;
+  char **env = br_calloc(n + 2, sizeof *env);
+  size_t k = 0;
+  for (size_t i = 0; i < n; i++)
+    if (strncmp(environ[i], SECRET_ENV "=", sizeof SECRET_ENV) != 0) env[k++] = environ[i];
+  *entry = br_asprintf(SECRET_ENV "=%s", secret);
+  env[k] = *entry;
+  return env;
+}
+
+static br_status spawn_one(br_local_workers *w, const char *path, pid_t *pid, br_error *err) {
+  char threads[16], memory[32], fd[8];
+  snprintf(threads, sizeof threads, "%u", w->o.threads);
+  snprintf(memory, sizeof memory, "%llu", (unsigned long long)w->o.memory_bytes);
+  snprintf(fd, sizeof fd, "%d", PARENT_FD);
+  char *argv[] = {(char *)"brant-worker",
+                  (char *)"--join",
+                  w->join,
+                  (char *)"--uri-host",
+                  w->host,
+                  (char *)"--threads",
+                  threads,
+                  (char *)"--memory",
+                  memory,
+                  (char *)"--temp-dir",
+                  w->temp_dir,
+                  (char *)"--secret-env",
+                  (char *)SECRET_ENV,
+                  (char *)"--parent-fd",
+                  fd,
+                  NULL};
+  posix_spawn_file_actions_t fa;
+  posix_spawnattr_t attr;
+  posix_spawn_file_actions_init(&fa);
+  posix_spawnattr_init(&attr);
+  posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&fa, STDERR_FILENO, STDOUT_FILENO); /* our standard output is for rows */
+  posix_spawn_file_actions_adddup2(&fa, w->life[0], PARENT_FD);
+  /* A group of its own: Ctrl-C at the terminal reaches us alone, and we end the workers in order. */
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigemptyset(&all);
+  sigaddset(&all, SIGINT);
+  sigaddset(&all, SIGTERM);
+  sigaddset(&all, SIGPIPE);
+  posix_spawnattr_setsigmask(&attr, &none);
+  posix_spawnattr_setsigdefault(&attr, &all);
+  posix_spawnattr_setpgroup(&attr, 0);
+  posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  char *entry = NULL;
+  char **env = child_environment(w->secret, &entry);
+  int rc = posix_spawn(pid, path, &fa, &attr, argv, env);
+  free(env);
+  free(entry);
+  posix_spawnattr_destroy(&attr);
+  posix_spawn_file_actions_destroy(&fa);
+  if (rc != 0) return br_fail_errno(err, rc, BR_BLAME_WORKER, "cannot start %s", path);
+  return BR_OK;
+}
+
+br_status br_local_workers_start(br_local_workers *w, br_error *err) {
+  char path[PATH_MAX];
+  br_local_workers_alive(w, NULL);
+  BR_TRY(find_worker(path, err));
+  if (w->life[0] < 0) {
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC) != 0) return br_fail_errno(err, errno, BR_BLAME_INTERNAL, "cannot make a pipe");
+    /* away from PARENT_FD: dup2 onto itself would keep close-on-exec */
+    w->life[0] = fcntl(fds[0], F_DUPFD_CLOEXEC, 10);
+    w->life[1] = fcntl(fds[1], F_DUPFD_CLOEXEC, 10);
+    close(fds[0]);
+    close(fds[1]);
+    if (w->life[0] < 0 || w->life[1] < 0)
+      return br_fail_errno(err, errno, BR_BLAME_INTERNAL, "cannot duplicate a pipe");
+  }
+  for (uint32_t i = 0; i < w->o.count; i++)
+    if (w->pids[i] == 0) BR_TRY(spawn_one(w, path, &w->pids[i], err));
+  return BR_OK;
+}
+
+uint32_t br_local_workers_alive(br_local_workers *w, br_error *why) {
+  uint32_t alive = 0;
+  if (why != NULL) br_error_clear(why);
+  for (uint32_t i = 0; i < w->o.count; i++) {
+    if (w->pids[i] == 0) continue;
+    int st = 0;
+    if (waitpid(w->pids[i], &st, WNOHANG) == 0) {
+      alive++;
+      continue;
+    }
+    if (why != NULL && why->code == BR_OK) {
+      if (WIFSIGNALED(st))
+        br_fail(why, BR_LOST, BR_BLAME_WORKER, "a local worker (pid %d) was ended by signal %d (%s)", (int)w->pids[i],
+                WTERMSIG(st), strsignal(WTERMSIG(st)));
+      else
+        br_fail(why, BR_LOST, BR_BLAME_WORKER,
+                "a local worker (pid %d) ended with exit code %d: its message is on standard error", (int)w->pids[i],
+                WEXITSTATUS(st));
+    }
+    w->pids[i] = 0;
+  }
+  return alive;
+}
+
+void br_local_workers_free(br_local_workers *w, uint64_t grace_ms) {
+  if (w == NULL) return;
+  if (w->life[1] >= 0) close(w->life[1]);
+  if (w->life[0] >= 0) close(w->life[0]);
+  uint64_t until = br_now_ms() + grace_ms;
+  while (br_local_workers_alive(w, NULL) > 0 && br_now_ms() < until) poll(NULL, 0, 5);
+  for (uint32_t i = 0; i < w->o.count; i++)
+    if (w->pids[i] != 0) {
+      kill(w->pids[i], SIGKILL); /* children of ours, not yet waited for: the pid is still theirs */
+      waitpid(w->pids[i], NULL, 0);
+    }
+  free(w->pids);
+  free(w->join);
+  free(w->host);
+  free(w->secret);
+  free(w->temp_dir);
+  free(w);
+}

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From a SELECT to something that runs: DuckDB plans, the plan is cut into stages, sources into splits. Decides where it runs:
+ * in this process (small inputs, what lives here), as one task, or distributed.
+ *
+ * Order: rewrite (true row counts into the text), plan, check what it reads, cut, split, count tasks. The caller's thread.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/mem.h"
+#include "base/util.h"
+#include "coordinator/session.h"
+
+#define SPLIT_LEAST_BYTES (8u << 20) /* compressed; smaller splits cost more to start than they bring */
+#define SPLIT_MOST_BYTES (256u << 20)
+#define PARTITION_BYTES (96u << 20) /* of input for each partition of an exchange */
+#define TASKS_PER_SLOT 3            /* so that the last task of a stage is short */
+#define PARTITIONS_MOST 4096u
+#define TABLE_SPLIT_ROWS 2000000u
+
+void br_prepared_free(br_prepared *p) {
+  br_query_unref(p->query);
+  free(p->sql);
+  free(p->why_text);
+  for (size_t i = 0; i < p->n_columns; i++) {
+    free(p->names[i]);
+    free(p->types[i]);
+  }
+  free(p->names);
+  free(p->types);
+  *p = (br_prepared){0};
+}
+
+static void run_here(br_prepared *p, const char *why) {
+  p->local = true;
+  p->local_why = why;
+}
+
+static bool starts_with(const char *s, const char *prefix) { return strncasecmp(s, prefix, strlen(prefix)) == 0; }
+
+/* What only this process can answer: tables in its memory, and functions about the session itself. */
+static const char *only_here(brant_session *s, const br_node *n, br_prepared *p) {
+  if (n->kind == BR_NODE_GET) {
+    const char *name = json_string_value(json_object_get(n->json, "name"));
+    json_t *fd = json_object_get(n->json, "function_data");
+    const char *catalog = json_string_value(json_object_get(fd, "catalog"));
+    if (catalog != NULL && (strcmp(catalog, "memory") == 0 || strcmp(catalog, "temp") == 0)) {
+      const char *table = json_string_value(json_object_get(fd, "table"));
+      free(p->why_text);
+      return p->why_text = br_asprintf("table %s lives in the memory of this process", table ? table : "?");
+    }
+    if (name != NULL && (starts_with(name, "duckdb_") || starts_with(name, "pragma_")))
+      return "it asks about this session";
+  }
+  for (size_t i = 0; i < n->n_children; i++) {
+    const char *why = only_here(s, n->children[i], p);
+    if (why != NULL) return why;
+  }
+  return NULL;
+}
+
+/* ---- the sizes of things */
+
+static uint32_t choose_partitions(const brant_session *s, uint64_t bytes, uint32_t slots) {
+  if (s->settings.partitions > 0) return s->settings.partitions;
+  uint64_t n = bytes / PARTITION_BYTES + 1;
+  if (n < slots) n = slots;
+  n = (n + slots - 1) / slots * slots; /* whole waves */
+  return n > PARTITIONS_MOST ? PARTITIONS_MOST : (uint32_t)n;
+}
+
+static uint64_t choose_split_bytes(const brant_session *s, uint64_t scan_bytes, uint32_t slots) {
+  if (s->settings.split_bytes > 0) return s->settings.split_bytes;
+  uint64_t b = scan_bytes / ((uint64_t)slots * TASKS_PER_SLOT);
+  if (b < SPLIT_LEAST_BYTES) b = SPLIT_LEAST_BYTES;
+  return b > SPLIT_MOST_BYTES ? SPLIT_MOST_BYTES : b;
+}
+
+/* ---- splits */
+
+/* decompile/ gives named arguments as text that follows an argument: ", a := 1". */
+static const char *without_comma(const char *options) {
+  return options != NULL && strncmp(options, ", ", 2) == 0 ? options + 2 : options;
+}
+
+/* The files of a scan as they are now; kept by the query, and checked once more when it ends. */
+static br_status pin_files(brant_session *s, br_query *q, const br_scan *scan, br_snapshot **out, br_error *err) {
+  BR_TRY(br_source_snapshot(s->db, s->source, (const char *const *)scan->files, scan->n_files, out, err));
+  br_grow((void **)&q->snapshots, &q->cap_snapshots, q->n_snapshots, sizeof *q->snapshots);
+  q->snapshots[q->n_snapshots++] = *out;
+  return BR_OK;
+}
+
+static char *whole_files(const br_snapshot *snap, const char *options) {
+  size_t n = br_snapshot_files(snap);
+  br_piece *pieces = br_calloc(n, sizeof *pieces);
+  for (size_t i = 0; i < n; i++) pieces[i] = (br_piece){.file = (uint32_t)i, .whole_file = true};
+  br_split all = {.pieces = pieces, .n = n};
+  br_buf b = {0};
+  br_split_sql(snap, &all, options, &b);
+  free(pieces);
+  return br_buf_take(&b);
+}
+
+/* One file a piece at most is cut inside only if the scan may be: whole_files_only joins and separates files alone. */
+static void keep_files_whole(const br_snapshot *snap, br_split **splits, size_t *n) {
+  br_splits_free(*splits, *n);
+  *n = br_snapshot_files(snap);
+  *splits = br_calloc(*n, sizeof **splits);
+  size_t kept = 0;
+  for (size_t i = 0; i < *n; i++) {
+    const br_file *f = br_snapshot_file(snap, i);
+    if (f->rows == 0) continue;
+    br_piece *piece = br_calloc(1, sizeof *piece);
+    *piece = (br_piece){
+        .file = (uint32_t)i, .last_row = f->rows - 1, .rows = f->rows, .bytes = f->size_bytes, .whole_file = true};
+    (*splits)[kept++] = (br_split){.pieces = piece, .n = 1, .rows = f->rows, .bytes = f->size_bytes};
+  }
+  *n = kept;
+}
+
+static void add_split(br_stage_run *r, char *sql, uint64_t rows) {
+  r->split_sql = br_realloc(r->split_sql, (r->n_tasks + 1u) * sizeof *r->split_sql);
+  r->split_sql[r->n_tasks++] = sql;
+  r->split_rows += rows;
+}
+
+static br_status split_files(brant_session *s, br_query *q, br_stage_run *r, size_t i, bool spread, uint32_t slots,
+                             br_error *err) {
+  const br_scan *scan = &r->plan->scans[i].scan;
+  br_snapshot *snap = NULL;
+  br_split *splits = NULL;
+  size_t n = 0;
+  BR_TRY(pin_files(s, q, scan, &snap, err));
+  if (!spread) {
+    r->whole_sql[i] = whole_files(snap, without_comma(scan->options));
+    return BR_OK;
+  }
+  br_split_options o = {.target_bytes = choose_split_bytes(s, br_snapshot_bytes(snap, NULL, 0), slots),
+                        .min_splits = slots};
+  BR_TRY(br_snapshot_splits(snap, &o, &splits, &n, err));
+  if (scan->whole_files_only) keep_files_whole(snap, &splits, &n);
+  for (size_t k = 0; k < n; k++) {
+    br_buf b = {0};
+    br_split_sql(snap, &splits[k], without_comma(scan->options), &b);
+    add_split(r, br_buf_take(&b), splits[k].rows);
+  }
+  br_splits_free(splits, n);
+  return BR_OK;
+}
+
+static br_status split_table(brant_session *s, br_stage_run *r, size_t i, bool spread, uint32_t slots, br_error *err) {
+  const br_scan *scan = &r->plan->scans[i].scan;
+  br_table_split *splits = NULL;
+  size_t n = 0;
+  if (!spread) {
+    br_table_split whole = {.whole_table = true};
+    br_buf b = {0};
+    br_table_split_sql(scan->catalog, scan->schema, scan->table, &whole, &b);
+    r->whole_sql[i] = br_buf_take(&b);
+    return BR_OK;
+  }
+  BR_TRY(
+      br_table_splits(s->db, scan->catalog, scan->schema, scan->table, TABLE_SPLIT_ROWS, slots, 0, &splits, &n, err));
+  for (size_t k = 0; k < n; k++) {
+    br_buf b = {0};
+    br_table_split_sql(scan->catalog, scan->schema, scan->table, &splits[k], &b);
+    add_split(r, br_buf_take(&b), splits[k].rows);
+  }
+  free(splits);
+  return BR_OK;
+}
+
+static br_status split_stage(brant_session *s, br_query *q, br_stage_run *r, uint32_t slots, br_error *err) {
+  const br_stage *st = r->plan;
+  r->whole_sql = br_calloc(st->n_scans, sizeof *r->whole_sql);
+  for (size_t i = 0; i < st->n_scans; i++) {
+    bool spread = (int)i == st->split_scan && st->rule == BR_TASKS_SPLITS;
+    if (st->scans[i].scan.kind == BR_SCAN_TABLE)
+      BR_TRY(split_table(s, r, i, spread, slots, err));
+    else
+      BR_TRY(split_files(s, q, r, i, spread, slots, err));
+  }
+  return BR_OK;
+}
+
+/* Compressed bytes of the files and columns that a plan reads, for the decisions that depend on size. */
+static br_status plan_bytes(brant_session *s, const br_node *n, br_arena *arena, uint64_t *bytes, br_error *err) {
+  br_scan scan;
+  bool is_scan = false;
+  if (n->kind == BR_NODE_GET) BR_TRY(br_scan_of(arena, n, &is_scan, &scan, err));
+  if (is_scan && scan.kind == BR_SCAN_PARQUET && scan.n_files > 0) {
+    br_snapshot *snap = NULL;
+    json_t *names = json_object_get(n->json, "names"), *indexes = json_object_get(n->json, "column_indexes"),
+           *at = NULL;
+    const char **columns = br_arena_alloc(arena, (json_array_size(indexes) + 1) * sizeof *columns);
+    size_t k = 0, i = 0;
+    json_array_foreach(indexes, i, at) {
+      const char *name = json_string_value(json_array_get(names, (size_t)br_json_u64(json_object_get(at, "index"))));
+      if (name != NULL) columns[k++] = name;
+    }
+    BR_TRY(br_source_snapshot(s->db, s->source, (const char *const *)scan.files, scan.n_files, &snap, err));
+    *bytes += br_snapshot_bytes(snap, columns, k);
+    br_snapshot_free(snap);
+  } else if (is_scan && scan.kind == BR_SCAN_TABLE) {
+    *bytes += n->rows > 0 ? (uint64_t)(n->rows * 8.0 * (double)n->n_columns) : 0;
+  }
+  for (size_t i = 0; i < n->n_children; i++) BR_TRY(plan_bytes(s, n->children[i], arena, bytes, err));
+  return BR_OK;
+}
+
+/* ---- the query */
+
+static char **copy_texts(const br_texts *t, size_t *n) {
+  char **out = br_calloc(t->count + 1, sizeof *out);
+  for (size_t i = 0; i < t->count; i++) out[i] = br_strdup(t->items[i]);
+  *n = t->count;
+  return out;
+}
+
+static br_query *new_query(brant_session *s, br_planned *planned) {
+  br_query *q = br_query_new(s->query_base | ++s->next_query);
+  q->n_columns = planned->columns;
+  q->names = br_calloc(planned->columns + 1, sizeof *q->names);
+  q->types = br_calloc(planned->columns + 1, sizeof *q->types);
+  for (size_t i = 0; i < planned->columns; i++) {
+    q->names[i] = br_strdup(planned->names[i]);
+    q->types[i] = br_strdup(planned->types[i]);
+  }
+  q->prelude = copy_texts(&s->attach, &q->n_prelude);
+  q->prelude_views = copy_texts(&s->views, &q->n_prelude_views);
+  q->n_settings = s->setting_names.count;
+  q->settings = br_calloc(q->n_settings + 1, sizeof *q->settings);
+  for (size_t i = 0; i < q->n_settings; i++) {
+    brant__pb__setting__init(&q->settings[i]);
+    q->settings[i].name = br_strdup(s->setting_names.items[i]);
+    q->settings[i].value = br_strdup(s->setting_values.items[i]);
+  }
+  q->codec = s->settings.codec;
+  q->deadline_ms = s->settings.timeout_ms;
+  return q;
+}
+
+/* The type with every ENUM('a', 'b') in it written as VARCHAR. */
+static const char *enum_as_varchar(br_arena *a, const char *type) {
+  br_buf b = {0};
+  while (*type != 0) {
+    if (strncmp(type, "ENUM(", 5) != 0) {
+      br_buf_char(&b, *type++);
+      continue;
+    }
+    br_buf_str(&b, "VARCHAR");
+    bool quoted = false;
+    for (type += 5; *type != 0 && (quoted || *type != ')'); type++)
+      if (*type == '\'') quoted = !quoted;
+    if (*type != 0) type++;
+  }
+  const char *out = br_arena_strdup(a, br_buf_cstr(&b));
+  br_buf_free(&b);
+  return out;
+}
+
+/* One stage of one task that runs the caller's own text. */
+static br_stages *whole_query(const char *sql, const br_planned *planned, const char *why) {
+  br_arena *a = br_arena_new();
+  br_stages *out = br_arena_alloc(a, sizeof *out);
+  out->arena = a;
+  out->whole_query_reason = br_arena_strdup(a, why);
+  out->n_stages = 1;
+  br_stage *st = out->stages = br_arena_alloc(a, sizeof *st);
+  br_buf b = {0};
+  br_buf_str(&b, "SELECT ");
+  const char **types = br_arena_alloc(a, (planned->columns + 1) * sizeof *types);
+  for (size_t i = 0; i < planned->columns; i++) {
+    /* enums are stored as VARCHAR, like in every other result */
+    bool is_enum = strstr(planned->types[i], "ENUM(") != NULL;
+    types[i] = enum_as_varchar(a, planned->types[i]);
+    br_buf_printf(&b, is_enum ? "%sCAST(c%zu AS %s) AS c%zu" : "%sc%zu", i ? ", " : "", i, types[i], i);
+  }
+  br_buf_printf(&b, " FROM (%s\n) AS whole(", sql);
+  for (size_t i = 0; i < planned->columns; i++) br_buf_printf(&b, "%sc%zu", i ? ", " : "", i);
+  br_buf_str(&b, ")");
+  *st = (br_stage){.sql = br_arena_strdup(a, br_buf_cstr(&b)),
+                   .types = types,
+                   .n_columns = planned->columns,
+                   .split_scan = -1,
+                   .rule = BR_TASKS_ONE,
+                   .output = BR_EX_RESULT,
+                   .partitions = 1,
+                   .ordered_output = true,
+                   .rows = -1,
+                   .bytes = -1,
+                   .one_task_reason = out->whole_query_reason,
+                   .label = "the whole query"};
+  br_buf_free(&b);
+  return out;
+}
+
+static br_status fill_query(brant_session *s, br_query *q, br_stages *stages, uint32_t slots, br_error *err) {
+  q->stages = stages;
+  q->n_runs = stages->n_stages;
+  q->runs = br_calloc(q->n_runs, sizeof *q->runs);
+  for (size_t i = 0; i < q->n_runs; i++) {
+    q->runs[i].plan = &stages->stages[i];
+    BR_TRY(split_stage(s, q, &q->runs[i], slots, err));
+  }
+  return br_query_count_tasks(q, err);
+}
+
+/* The plan, cut; or the whole query as one stage with the reason. */
+static br_status cut(brant_session *s, br_plan *plan, const char *sql, const br_planned *planned, uint64_t bytes,
+                     uint32_t slots, br_stages **out, br_error *err) {
+  br_distribute_options o = {.partitions = choose_partitions(s, bytes, slots),
+                             .broadcast_bytes = (double)s->settings.broadcast_bytes,
+                             .sort_one_task_rows = (double)s->settings.sort_one_task_rows,
+                             .two_step_aggregate = s->settings.two_step_aggregate};
+  br_stages *stages = NULL;
+  BR_TRY(br_distribute(plan, &o, &stages, err));
+  if (stages->n_stages == 0 || stages->whole_query_reason != NULL) {
+    *out =
+        whole_query(sql, planned, stages->whole_query_reason ? stages->whole_query_reason : "the plan has no stages");
+    br_stages_free(stages);
+    return BR_OK;
+  }
+  *out = stages;
+  return BR_OK;
+}
+
+/* Enough to decide without workers: true if it runs in this process. */
+static bool decide_here(brant_session *s, const br_plan *plan, const br_planned *planned, uint64_t bytes, bool force,
+                        br_prepared *p) {
+  const char *why = plan != NULL ? only_here(s, plan->root, p) : NULL;
+  if (why == NULL && planned->refused != NULL && s->has_local_tables)
+    why = "its plan can't be sent elsewhere, and this session has tables in its memory";
+  if (why == NULL && planned->columns == 0) why = "it stands for several statements";
+  if (why == NULL && s->options.distribute == BRANT_DISTRIBUTE_NEVER) why = "distribute is never";
+  if (why == NULL && !force && s->options.distribute == BRANT_DISTRIBUTE_AUTO && bytes < s->settings.small_bytes)
+    why = "its inputs are smaller than small_bytes";
+  if (why != NULL) run_here(p, why);
+  return why != NULL;
+}
+
+static br_status distribute_query(brant_session *s, br_plan *plan, br_planned *planned, uint64_t bytes, br_prepared *p,
+                                  br_error *err) {
+  BR_TRY(br_session_workers(s, err));
+  uint32_t slots = br_driver_slots(s->driver);
+  if (slots == 0) slots = 1;
+  br_stages *stages = NULL;
+  if (plan == NULL)
+    stages = whole_query(p->sql, planned, planned->refused);
+  else if (s->options.distribute == BRANT_DISTRIBUTE_AUTO && slots == 1)
+    stages = whole_query(p->sql, planned, "there is one executor, and DuckDB with all of its threads needs no stages");
+  else
+    BR_TRY(cut(s, plan, p->sql, planned, bytes, slots, &stages, err));
+  p->query = new_query(s, planned);
+  return fill_query(s, p->query, stages, slots, err);
+}
+
+br_status br_prepare(brant_session *s, const char *sql, bool force, br_prepared *out, br_error *err) {
+  br_planned planned = {0};
+  br_plan *plan = NULL;
+  uint64_t bytes = 0;
+  br_status status = BR_OK;
+  *out = (br_prepared){0};
+  BR_TRY_GOTO(br_source_rewrite(s->db, s->source, sql, &out->sql, &bytes, err));
+  BR_TRY_GOTO(br_session_plan(s->db, out->sql, &planned, err));
+  if (planned.refused == NULL) {
+    status = br_plan_parse(planned.json, planned.explain_json, &plan, err);
+    if (status == BR_UNSUPPORTED) {
+      planned.refused = br_strdup(err->message);
+      status = BR_OK;
+    }
+    if (status != BR_OK) goto done;
+  }
+  if (plan != NULL) {
+    bytes = 0; /* of what is read, views included, instead of what the text names */
+    BR_TRY_GOTO(plan_bytes(s, plan->root, plan->arena, &bytes, err));
+  }
+  if (!decide_here(s, plan, &planned, bytes, force, out)) status = distribute_query(s, plan, &planned, bytes, out, err);
+done:
+  br_plan_free(plan);
+  br_planned_free(&planned);
+  if (status != BR_OK) br_prepared_free(out);
+  return status;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One distributed query: its stages, the tasks they become, and what was measured while they ran.
+ *
+ * Made by planner.c on the caller's thread; from br_driver_submit on, the loop thread writes it under `lock` and others read
+ * under `lock`. Reference-counted: the caller's handle, the driver while it runs, and the result stream each hold one.
+ */
+#ifndef BRANT_COORDINATOR_QUERY_H
+#define BRANT_COORDINATOR_QUERY_H
+
+#include <pthread.h>
+
+#include "plan/stage/stage.h"
+#include "proto/proto.h"
+#include "schedule/schedule.h"
+#include "source/source.h"
+
+typedef enum br_query_state { BR_QUERY_NEW, BR_QUERY_RUNNING, BR_QUERY_DONE, BR_QUERY_FAILED } br_query_state;
+
+/* What one attempt of a task told. Kept once a task. */
+typedef struct br_task_run {
+  bool done;
+  uint64_t rows_out, bytes_out, wall_us;
+} br_task_run;
+
+typedef struct br_stage_run {
+  const br_stage *plan;
+  uint32_t n_tasks;
+  char **split_sql;         /* [n_tasks] for BR_TASKS_SPLITS: source text of each task's split */
+  char **whole_sql;         /* [plan->n_scans]: source text of scans that are read whole, NULL for the split one */
+  uint64_t split_rows;      /* of all splits */
+  br_task_run *tasks;       /* [n_tasks] */
+  uint64_t *partition_rows; /* [partitions] exact rows of the output */
+  uint32_t started, done;
+  uint64_t rows_in, bytes_in, rows_out, bytes_out, remote_bytes, cpu_us, spill_bytes, wall_us, peak_memory_bytes;
+  uint64_t first_start_us, last_done_us; /* monotonic; 0: not yet */
+} br_stage_run;
+
+typedef struct br_result_part {
+  bool ready, read;
+  br_map_output_id id;
+  uint32_t version;
+} br_result_part;
+
+typedef struct br_query {
+  uint64_t id;
+  _Atomic int refs;
+  br_stages *stages; /* NULL: whole query as one task */
+  br_stage_run *runs;
+  size_t n_runs;
+  char **names, **types;
+  size_t n_columns; /* of the result, as DuckDB gives them */
+  char **prelude;
+  size_t n_prelude; /* statements of the session that tasks need */
+  char **prelude_views;
+  size_t n_prelude_views; /* also those that only a whole-query task needs */
+  Brant__Pb__Setting *settings;
+  size_t n_settings;
+  br_snapshot **snapshots;
+  size_t n_snapshots, cap_snapshots; /* files read, pinned */
+  const char *codec;
+  uint64_t deadline_ms;
+  bool profile;
+
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  br_query_state state;
+  br_error error;
+  br_result_part *results;
+  size_t n_results; /* [tasks of the last stage] */
+  uint32_t stages_done, table_versions;
+  uint64_t start_us, end_us, retries, executors_lost, workers_lost;
+  uint64_t peak_pss_bytes, spilled_bytes;
+} br_query;
+
+br_query *br_query_new(uint64_t id);
+br_query *br_query_ref(br_query *q);
+void br_query_unref(br_query *q);
+/* Number of tasks of each stage from the rules; split_sql of SPLITS stages must be there. */
+BR_MUST_USE br_status br_query_count_tasks(br_query *q, br_error *err);
+
+/* ---- tasks.c: the message for one attempt. Allocated in the arena. table_version(arg, stage) names the output table. */
+typedef uint32_t (*br_version_fn)(void *arg, uint32_t stage);
+Brant__Pb__Task *br_task_message(br_query *q, const br_attempt_id *id, br_version_fn version, void *arg,
+                                 br_arena *arena);
+/* The SQL of one task, runnable for a person: scan tokens replaced by the split. In the arena. */
+char *br_task_sql(const br_query *q, uint32_t stage, uint32_t task, br_arena *arena);
+
+#endif

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A session: the caller's DuckDB, the network thread, the driver, local workers. Order: brant_open; on the first query that
+ * needs workers br_session_workers starts thread, port and processes; brant_close ends them in the opposite order.
+ * Bounds: CLOSE_GRACE_MS for workers to end by themselves, WAIT_WORKERS_MS for them to join. */
+#include "coordinator/session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/budget.h"
+#include "base/mem.h"
+#include "base/util.h"
+
+#define CLOSE_GRACE_MS 3000
+#define WAIT_WORKERS_MS 30000
+#define WAIT_SLICE_MS 100
+#define LOCAL_MEMORY_BYTES (1ull << 30) /* hard limit of the DuckDB in the caller's process */
+
+void br_texts_add(br_texts *t, const char *text) {
+  br_grow((void **)&t->items, &t->capacity, t->count, sizeof *t->items);
+  t->items[t->count++] = br_strdup(text);
+}
+
+void br_texts_free(br_texts *t) {
+  for (size_t i = 0; i < t->count; i++) free(t->items[i]);
+  free(t->items);
+  *t = (br_texts){0};
+}
+
+void br_error_export(const br_error *from, brant_error *to) {
+  memset(to, 0, sizeof *to);
+  to->code = (int)from->code;
+  to->blame = (int)from->blame;
+  to->sys_errno = from->sys_errno;
+  to->worker = from->worker;
+  snprintf(to->message, sizeof to->message, "%s", from->message);
+}
+
+static void default_settings(br_settings *s) {
+  *s = (br_settings){.broadcast_bytes = 32u << 20,
+                     .small_bytes = 64u << 20,
+                     .sort_one_task_rows = 1000000,
+                     .two_step_aggregate = true};
+  snprintf(s->codec, sizeof s->codec, "none");
+}
+
+/* ---- opening */
+
+static uint32_t cores(void) {
+  long n = sysconf(_SC_NPROCESSORS_ONLN);
+  return n > 0 ? (uint32_t)n : 1;
+}
+
+static void fill_options(brant_session *s, const brant_options *given) {
+  brant_options o = BRANT_OPTIONS_INIT;
+  if (given != NULL) memcpy(&o, given, given->size < sizeof o ? given->size : sizeof o);
+  o.size = sizeof o;
+  if (o.workers == 0) o.workers = 1;
+  if (o.threads == 0) o.threads = cores() / o.workers > 0 ? cores() / o.workers : 1;
+  if (o.memory_bytes == 0) o.memory_bytes = br_memory_available_bytes() * 7 / 10 / o.workers;
+  if (o.wait_workers == 0) o.wait_workers = o.workers;
+  const char *tmp = o.temp_dir ? o.temp_dir : getenv("TMPDIR");
+  s->temp_dir = br_strdup(tmp && *tmp ? tmp : "/tmp");
+  o.temp_dir = s->temp_dir;
+  o.listen_host = br_strdup(o.listen_host ? o.listen_host : "127.0.0.1");
+  s->options = o;
+}
+
+static br_status check_temp_dir(const char *dir, br_error *err) {
+  BR_TRY(br_mkdir_p(dir, err));
+  if (access(dir, W_OK | X_OK) != 0)
+    return br_fail(err, BR_PERMISSION, BR_BLAME_USER,
+                   "the temp directory %s can't be written: give another with --temp-dir", dir);
+  return BR_OK;
+}
+
+static void free_session(brant_session *s) {
+  br_source_free(s->source);
+  if (s->db != NULL) br_session_close(s->db);
+  if (s->engine != NULL) br_engine_close(s->engine);
+  br_events_free(s->events);
+  br_texts_free(&s->attach);
+  br_texts_free(&s->views);
+  br_texts_free(&s->setting_names);
+  br_texts_free(&s->setting_values);
+  free((char *)(uintptr_t)s->options.listen_host);
+  free(s->temp_dir);
+  free(s->secret);
+  free(s);
+}
+
+static br_status open_session(brant_session *s, br_error *err) {
+  BR_TRY(check_temp_dir(s->temp_dir, err));
+  /* A limit, not a reservation: queries in this process are small ones by rule. */
+  uint64_t available = br_memory_available_bytes() / 2;
+  br_engine_options eo = {.threads = cores(),
+                          .memory_bytes = available < LOCAL_MEMORY_BYTES ? available : LOCAL_MEMORY_BYTES,
+                          .temp_dir = NULL,
+                          .extension_dir = getenv("BRANT_EXTENSION_DIR")};
+  BR_TRY(br_engine_open(&eo, &s->engine, err));
+  BR_TRY(br_session_open(s->engine, &s->db, err));
+  s->source = br_source_new();
+  return BR_OK;
+}
+
+int brant_open(const brant_options *options, brant_session **out, brant_error *err) {
+  br_error e;
+  br_error_clear(&e);
+  brant_session *s = br_calloc(1, sizeof *s);
+  default_settings(&s->settings);
+  fill_options(s, options);
+  s->events = br_events_new();
+  s->query_base = br_random_u64() & 0x7fffffff00000000ull; /* names directories: unique in the cluster */
+  s->secret = br_asprintf("%016llx%016llx", (unsigned long long)br_random_u64(), (unsigned long long)br_random_u64());
+  br_status status = open_session(s, &e);
+  if (status != BR_OK) {
+    br_error_export(&e, err);
+    free_session(s);
+    return status;
+  }
+  *out = s;
+  return 0;
+}
+
+/* ---- workers */
+
+typedef struct start_msg {
+  brant_session *s;
+  br_error err;
+  br_status status;
+  bool done;
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+} start_msg;
+
+static void signal_done(start_msg *m) {
+  pthread_mutex_lock(&m->lock);
+  m->done = true;
+  pthread_cond_signal(&m->changed);
+  pthread_mutex_unlock(&m->lock);
+}
+
+static void start_on_loop(void *arg) {
+  start_msg *m = arg;
+  brant_session *s = m->s;
+  br_driver_options o = {.host = s->options.listen_host, .port = s->options.listen_port, .secret = s->secret};
+  m->status = br_driver_new(s->loop, &o, s->events, &s->driver, &m->err);
+  signal_done(m);
+}
+
+static void stop_on_loop(void *arg) {
+  start_msg *m = arg;
+  br_driver_free(m->s->driver);
+  m->s->driver = NULL;
+  br_loop_stop(m->s->loop);
+  signal_done(m);
+}
+
+/* Run fn on the loop thread and wait for it. */
+static void call_on_loop(brant_session *s, void (*fn)(void *), start_msg *m) {
+  m->s = s;
+  pthread_mutex_init(&m->lock, NULL);
+  pthread_cond_init(&m->changed, NULL);
+  br_loop_post(s->loop, fn, m);
+  pthread_mutex_lock(&m->lock);
+  while (!m->done) pthread_cond_wait(&m->changed, &m->lock);
+  pthread_mutex_unlock(&m->lock);
+  pthread_cond_destroy(&m->changed);
+  pthread_mutex_destroy(&m->lock);
+}
+
+static void *net_main(void *arg) {
+  brant_session *s = arg;
+  br_loop_run(s->loop);
+  return NULL;
+}
+
+static br_status start_network(brant_session *s, br_error *err) {
+  if (s->loop == NULL) {
+    BR_TRY(br_loop_new(&s->loop, err));
+    int rc = pthread_create(&s->net, NULL, net_main, s);
+    if (rc != 0) {
+      br_loop_free(s->loop);
+      s->loop = NULL;
+      return br_fail_errno(err, rc, BR_BLAME_INTERNAL, "cannot start the network thread");
+    }
+  }
+  if (s->driver == NULL) {
+    start_msg m = {.status = BR_OK};
+    call_on_loop(s, start_on_loop, &m);
+    if (m.status != BR_OK) *err = m.err;
+    return m.status;
+  }
+  return BR_OK;
+}
+
+br_status br_session_workers(brant_session *s, br_error *err) {
+  BR_TRY(start_network(s, err));
+  if (s->workers == NULL) {
+    br_local_workers_options o = {.join_host = s->options.listen_host,
+                                  .join_port = br_driver_port(s->driver),
+                                  .secret = s->secret,
+                                  .count = s->options.workers,
+                                  .threads = s->options.threads,
+                                  .memory_bytes = s->options.memory_bytes,
+                                  .temp_dir = s->temp_dir};
+    s->workers = br_local_workers_new(&o);
+  }
+  if (br_local_workers_alive(s->workers, NULL) < s->options.workers) BR_TRY(br_local_workers_start(s->workers, err));
+  for (uint64_t waited = 0;; waited += WAIT_SLICE_MS) {
+    br_error why;
+    if (br_driver_wait_workers(s->driver, s->options.wait_workers, WAIT_SLICE_MS, err) == BR_OK) return BR_OK;
+    br_local_workers_alive(s->workers, &why);
+    if (why.code != BR_OK) {
+      *err = why;
+      return (br_status)err->code;
+    }
+    if (waited >= WAIT_WORKERS_MS) return (br_status)err->code;
+  }
+}
+
+void brant_close(brant_session *s) {
+  if (s == NULL) return;
+  if (s->loop != NULL) {
+    start_msg m = {.status = BR_OK};
+    call_on_loop(s, stop_on_loop, &m);
+    pthread_join(s->net, NULL);
+    br_loop_free(s->loop);
+  }
+  br_local_workers_free(s->workers, CLOSE_GRACE_MS);
+  free_session(s);
+}
+
+/* ---- settings */
+
+static br_status set_u64(const char *value, uint64_t *out, br_error *err) { return br_parse_bytes(value, out, err); }
+
+/* True: it is one of ours (set or refused in *status). */
+static bool set_own(brant_session *s, const char *name, const char *value, br_status *status, br_error *err) {
+  br_settings *o = &s->settings;
+  uint64_t v = 0;
+  struct {
+    const char *name;
+    uint64_t *to;
+  } sizes[] = {{"broadcast_bytes", &o->broadcast_bytes},
+               {"small_bytes", &o->small_bytes},
+               {"sort_one_task_rows", &o->sort_one_task_rows},
+               {"split_bytes", &o->split_bytes},
+               {"timeout_ms", &o->timeout_ms}};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    if (strcasecmp(name, sizes[i].name) == 0) {
+      *status = set_u64(value, sizes[i].to, err);
+      return true;
+    }
+  if (strcasecmp(name, "partitions") == 0) {
+    *status = set_u64(value, &v, err);
+    if (*status == BR_OK && v > 65536)
+      *status = br_fail(err, BR_INVALID, BR_BLAME_USER,
+                        "partitions must be between 0 (chosen by size) and 65536, not %s", value);
+    if (*status == BR_OK) o->partitions = (uint32_t)v;
+    return true;
+  }
+  if (strcasecmp(name, "shuffle_compression") == 0) {
+    br_codec codec;
+    *status = br_codec_parse(value, &codec, err);
+    if (*status == BR_OK) snprintf(o->codec, sizeof o->codec, "%s", br_codec_name(codec));
+    return true;
+  }
+  if (strcasecmp(name, "two_step_aggregate") == 0) {
+    o->two_step_aggregate = strcasecmp(value, "true") == 0 || strcmp(value, "1") == 0;
+    *status = BR_OK;
+    return true;
+  }
+  return false;
+}
+
+/* Settings of this process alone: never sent to executors. */
+static bool local_setting(const char *name) {
+  static const char *const names[] = {"threads",
+                                      "worker_threads",
+                                      "memory_limit",
+                                      "max_memory",
+                                      "temp_directory",
+                                      "max_temp_directory_size",
+                                      "disabled_optimizers",
+                                      "explain_output",
+                                      "enable_profiling",
+                                      "profiling_mode",
+                                      "profile_output",
+                                      "enable_progress_bar",
+                                      "enable_progress_bar_print",
+                                      "preserve_insertion_order",
+                                      "access_mode",
+                                      "extension_directory"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strcasecmp(name, names[i]) == 0) return true;
+  return false;
+}
+
+int brant_set(brant_session *s, const char *name, const char *value, brant_error *err) {
+  br_error e;
+  br_error_clear(&e);
+  br_status status = BR_OK;
+  br_buf sql = {0};
+  if (set_own(s, name, value, &status, &e)) goto done;
+  if (strcasecmp(name, "integer_division") == 0 && strcasecmp(value, "false") != 0 && strcmp(value, "0") != 0) {
+    status = br_fail(
+        &e, BR_UNSUPPORTED, BR_BLAME_USER,
+        "integer_division can't be changed: DuckDB leaves it out of its plans, so a distributed / would still be a "
+        "division of doubles; write // instead");
+    goto done;
+  }
+  br_buf_str(&sql, "SET ");
+  br_buf_sql_ident(&sql, name);
+  br_buf_str(&sql, " = ");
+  br_buf_sql_literal(&sql, value, strlen(value));
+  status = br_session_execute(s->db, br_buf_cstr(&sql), &e);
+  if (status == BR_OK && !local_setting(name)) {
+    br_texts_add(&s->setting_names, name);
+    br_texts_add(&s->setting_values, value);
+  }
+done:
+  br_buf_free(&sql);
+  if (status != BR_OK) br_error_export(&e, err);
+  return status;
+}
+
+int brant_subscribe(brant_session *s, brant_event_fn fn, void *arg, brant_error *err) {
+  (void)err;
+  br_events_subscribe(s->events, fn, arg);
+  return 0;
+}
+
+const char *brant_version(void) { return BRANT_VERSION; }
+void brant_free(void *p) { free(p); }
+
+int brant_split(const char *script, char ***statements, size_t *count, brant_error *err) {
+  br_error e;
+  br_error_clear(&e);
+  char **texts = NULL;
+  size_t *offsets = NULL, n = 0;
+  br_status status = br_sql_split(script, &texts, &offsets, &n, &e);
+  if (status != BR_OK) {
+    br_error_export(&e, err);
+    return status;
+  }
+  size_t bytes = (n + 1) * sizeof(char *); /* one block: the pointers, then the texts */
+  for (size_t i = 0; i < n; i++) bytes += strlen(texts[i]) + 1;
+  char **block = br_malloc(bytes);
+  char *at = (char *)(block + n + 1);
+  for (size_t i = 0; i < n; i++) {
+    size_t len = strlen(texts[i]) + 1;
+    memcpy(at, texts[i], len);
+    block[i] = at;
+    at += len;
+    free(texts[i]);
+  }
+  block[n] = NULL;
+  free(texts);
+  free(offsets);
+  *statements = block;
+  *count = n;
+  return 0;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The inside of brant_session and brant_query: what api.c, planner.c and result.c share. A session belongs to one thread at a
+ * time; the loop thread touches only driver, events and what they guard. */
+#ifndef BRANT_COORDINATOR_SESSION_H
+#define BRANT_COORDINATOR_SESSION_H
+
+#include "brant.h"
+#include "coordinator/driver.h"
+#include "coordinator/local_workers.h"
+#include "engine/engine.h"
+#include "source/source.h"
+
+typedef struct br_texts {
+  char **items;
+  size_t count, capacity;
+} br_texts;
+void br_texts_add(br_texts *t, const char *text);
+void br_texts_free(br_texts *t);
+
+/* docs/settings.md; brant_set writes them. */
+typedef struct br_settings {
+  uint32_t partitions; /* of exchanges; 0: by size */
+  uint64_t broadcast_bytes;
+  uint64_t small_bytes; /* auto: inputs below run in this process */
+  uint64_t sort_one_task_rows;
+  uint64_t split_bytes; /* target size of a split; 0: by size */
+  uint64_t timeout_ms;  /* 0: none */
+  bool two_step_aggregate;
+  char codec[8];
+} br_settings;
+
+struct brant_session {
+  brant_options options; /* strings are copies */
+  br_settings settings;
+  br_engine *engine;
+  br_session *db;    /* the caller's connection: views, settings, planning */
+  br_source *source; /* footers */
+  br_events *events;
+  br_loop *loop;
+  pthread_t net;
+  br_driver *driver; /* NULL until a query needs workers */
+  br_local_workers *workers;
+  char *secret;
+  char *temp_dir;
+  uint64_t query_base, next_query;
+  br_texts attach, views; /* statements that tasks need: attached files; views and macros of whole-query tasks */
+  br_texts setting_names, setting_values; /* DuckDB settings that the caller changed and that may change results */
+  bool has_local_tables;                  /* tables live in this process: refused plans must run here */
+};
+
+/* How one statement will run. */
+typedef struct br_prepared {
+  bool local;            /* in this process */
+  const char *local_why; /* static or in `why_text` */
+  char *why_text;
+  char *sql;       /* rewritten text, for local runs */
+  br_query *query; /* distributed: stages, tasks */
+  char **names, **types;
+  size_t n_columns;
+} br_prepared;
+/* Plan a SELECT. Starts workers when it will need them. force: explain wants stages even for what would run here. */
+BR_MUST_USE br_status br_prepare(brant_session *s, const char *sql, bool force, br_prepared *out, br_error *err);
+void br_prepared_free(br_prepared *p);
+BR_MUST_USE br_status br_session_workers(brant_session *s, br_error *err); /* started and joined */
+
+/* ---- rows of a result, wire types as stages store them */
+typedef struct br_rows br_rows;
+BR_MUST_USE br_status br_rows_open(brant_session *s, br_query *q, br_rows **out, br_error *err);
+br_schema *br_rows_schema(br_rows *r);
+BR_MUST_USE br_status br_rows_next(br_rows *r, br_batch **out, br_error *err); /* *out NULL: end */
+void br_rows_cancel(br_rows *r);                                               /* any thread */
+void br_rows_free(br_rows *r);
+
+void br_error_export(const br_error *from, brant_error *to);
+
+#endif

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * From a stage to the message of one of its tasks: SQL with its split, inputs as partition references, output. Called on the
+ * loop thread with the query's lock held (it reads measured rows). Everything is allocated in the caller's arena. */
+#include <string.h>
+
+#include "coordinator/query.h"
+
+static char *replace_token(br_arena *arena, const char *sql, const char *token, const char *with) {
+  br_buf b = {0};
+  size_t n = strlen(token);
+  for (const char *at = sql; *at != 0;) {
+    const char *hit = n > 0 ? strstr(at, token) : NULL;
+    if (hit == NULL) {
+      br_buf_str(&b, at);
+      break;
+    }
+    br_buf_add(&b, at, (size_t)(hit - at));
+    br_buf_str(&b, with);
+    at = hit + n;
+  }
+  char *out = br_arena_strdup(arena, br_buf_cstr(&b));
+  br_buf_free(&b);
+  return out;
+}
+
+char *br_task_sql(const br_query *q, uint32_t stage, uint32_t task, br_arena *arena) {
+  const br_stage_run *r = &q->runs[stage];
+  char *sql = br_arena_strdup(arena, r->plan->sql);
+  for (size_t i = 0; i < r->plan->n_scans; i++) {
+    const char *with = (int)i == r->plan->split_scan ? r->split_sql[task] : r->whole_sql[i];
+    sql = replace_token(arena, sql, r->plan->scans[i].token, with);
+  }
+  return sql;
+}
+
+/* Task i of a FORWARD stage reads one task of one of its FORWARD producers: the producers' tasks follow each other. */
+static void forward_range(const br_query *q, const br_stage *s, const br_stage_input *in, uint32_t task,
+                          uint32_t *first, uint32_t *last) {
+  uint64_t before = 0;
+  *first = *last = 0;
+  for (size_t i = 0; i < s->n_inputs; i++) {
+    const br_stage_input *other = &s->inputs[i];
+    if (other->kind != BR_EX_FORWARD) continue;
+    uint32_t n = q->runs[other->producer].n_tasks;
+    if (other == in && task >= before && task < before + n) {
+      *first = (uint32_t)(task - before);
+      *last = *first + 1;
+      return;
+    }
+    before += n;
+  }
+}
+
+static void fill_ref(const br_query *q, const br_stage *s, const br_stage_input *in, uint32_t task,
+                     Brant__Pb__PartitionRef *ref) {
+  const br_stage_run *producer = &q->runs[in->producer];
+  ref->query = q->id;
+  ref->stage = in->producer;
+  ref->first = 0;
+  ref->last = 1;
+  ref->map_first = 0;
+  ref->map_last = producer->n_tasks;
+  if (in->kind == BR_EX_HASH || in->kind == BR_EX_RANGE) {
+    if (s->rule == BR_TASKS_ONE) { /* all partitions, in order */
+      ref->last = producer->plan->partitions;
+    } else {
+      ref->first = task;
+      ref->last = task + 1;
+    }
+  } else if (in->kind == BR_EX_FORWARD) {
+    forward_range(q, s, in, task, &ref->map_first, &ref->map_last);
+  }
+}
+
+static uint64_t input_rows(const br_query *q, const Brant__Pb__PartitionRef *ref) {
+  const br_stage_run *p = &q->runs[ref->stage];
+  uint64_t rows = 0;
+  if (ref->map_first == 0 && ref->map_last == p->n_tasks) {
+    for (uint32_t i = ref->first; i < ref->last; i++) rows += p->partition_rows[i];
+  } else {
+    for (uint32_t m = ref->map_first; m < ref->map_last; m++) rows += p->tasks[m].rows_out;
+  }
+  return rows;
+}
+
+static Brant__Pb__TaskInput *make_input(br_query *q, const br_stage *s, const br_stage_input *in, uint32_t task,
+                                        br_version_fn version, void *arg, br_arena *arena) {
+  Brant__Pb__TaskInput *out = br_arena_alloc(arena, sizeof *out);
+  brant__pb__task_input__init(out);
+  out->ref = br_arena_alloc(arena, sizeof *out->ref);
+  brant__pb__partition_ref__init(out->ref);
+  fill_ref(q, s, in, task, out->ref);
+  out->ref->table_version = version(arg, in->producer);
+  out->number = in->number;
+  out->kind = in->kind == BR_EX_BOUNDS ? BRANT__PB__INPUT_KIND__INPUT_BOUNDS : BRANT__PB__INPUT_KIND__INPUT_PARTITIONS;
+  const br_stage *producer = q->runs[in->producer].plan;
+  out->types = (char **)(uintptr_t)producer->types;
+  out->n_types = producer->n_columns;
+  out->ordered = in->ordered;
+  out->rows = input_rows(q, out->ref);
+  out->rows_known = 1;
+  return out;
+}
+
+static Brant__Pb__TaskOutput *make_output(const br_query *q, const br_stage *s, br_arena *arena) {
+  Brant__Pb__TaskOutput *out = br_arena_alloc(arena, sizeof *out);
+  brant__pb__task_output__init(out);
+  out->kind = s->output == BR_EX_HASH    ? BRANT__PB__PARTITION_KIND__PART_HASH
+              : s->output == BR_EX_RANGE ? BRANT__PB__PARTITION_KIND__PART_RANGE
+                                         : BRANT__PB__PARTITION_KIND__PART_SINGLE;
+  out->partitions = out->kind == BRANT__PB__PARTITION_KIND__PART_SINGLE ? 1 : s->partitions;
+  out->ordered = s->ordered_output;
+  out->types = (char **)(uintptr_t)s->types;
+  out->n_types = s->n_columns;
+  out->codec = (char *)(uintptr_t)q->codec;
+  out->result = s->output == BR_EX_RESULT;
+  return out;
+}
+
+static void add_prelude(br_query *q, Brant__Pb__Task *t, br_arena *arena) {
+  size_t views = q->stages->whole_query_reason != NULL ? q->n_prelude_views : 0;
+  t->n_prelude = q->n_prelude + views;
+  t->prelude = br_arena_alloc(arena, t->n_prelude * sizeof *t->prelude + 1);
+  for (size_t i = 0; i < q->n_prelude; i++) t->prelude[i] = q->prelude[i];
+  for (size_t i = 0; i < views; i++) t->prelude[q->n_prelude + i] = q->prelude_views[i];
+  t->n_settings = q->n_settings;
+  t->settings = br_arena_alloc(arena, q->n_settings * sizeof *t->settings + 1);
+  for (size_t i = 0; i < q->n_settings; i++) t->settings[i] = &q->settings[i];
+}
+
+Brant__Pb__Task *br_task_message(br_query *q, const br_attempt_id *id, br_version_fn version, void *arg,
+                                 br_arena *arena) {
+  const br_stage *s = q->runs[id->stage].plan;
+  Brant__Pb__Task *t = br_arena_alloc(arena, sizeof *t);
+  brant__pb__task__init(t);
+  t->id = br_arena_alloc(arena, sizeof *t->id);
+  br_attempt_to_pb(id, t->id);
+  t->sql = br_task_sql(q, id->stage, id->task, arena);
+  t->n_inputs = s->n_inputs;
+  t->inputs = br_arena_alloc(arena, s->n_inputs * sizeof *t->inputs + 1);
+  for (size_t i = 0; i < s->n_inputs; i++)
+    t->inputs[i] = make_input(q, s, &s->inputs[i], id->task, version, arg, arena);
+  t->output = make_output(q, s, arena);
+  add_prelude(q, t, arena);
+  t->indeterminate = s->indeterminate;
+  t->profile = q->profile;
+  t->deadline_ms = q->deadline_ms;
+  return t;
+}

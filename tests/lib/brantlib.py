@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C API (include/brant.h) through ctypes, for tests, demo and benchmarks.
+
+Results come back as pyarrow tables over the Arrow C stream: nothing is converted on the way. Not the Python package: that is a
+binding of its own.
+"""
+import ctypes as C
+import os
+import pathlib
+
+import pyarrow as pa
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("BRANT_BUILD_DIR", ROOT / "build"))
+CODES = ("OK INVALID NOT_FOUND IO NO_SPACE PERMISSION OUT_OF_MEMORY UNSUPPORTED CORRUPT NETWORK TIMEOUT CANCELLED FETCH LOST "
+         "VERSION EXECUTION INTERNAL").split()
+
+
+class _Options(C.Structure):
+    _fields_ = [("size", C.c_size_t), ("workers", C.c_uint32), ("threads", C.c_uint32), ("memory_bytes", C.c_uint64),
+                ("temp_dir", C.c_char_p), ("mode", C.c_int), ("distribute", C.c_int), ("listen_host", C.c_char_p),
+                ("listen_port", C.c_int), ("wait_workers", C.c_uint32)]
+
+
+class _Error(C.Structure):
+    _fields_ = [("code", C.c_int), ("blame", C.c_int), ("sys_errno", C.c_int), ("worker", C.c_uint32), ("message", C.c_char * 2048)]
+
+
+class Stats(C.Structure):
+    """brant_stats; see include/brant.h for the units."""
+
+    _fields_ = [("size", C.c_size_t), ("stages", C.c_uint32), ("stages_done", C.c_uint32), ("tasks", C.c_uint32),
+                ("tasks_done", C.c_uint32), ("tasks_running", C.c_uint32), ("rows_read", C.c_uint64), ("rows_out", C.c_uint64),
+                ("bytes_shuffled", C.c_uint64), ("bytes_fetched", C.c_uint64), ("spilled_bytes", C.c_uint64),
+                ("peak_memory_bytes", C.c_uint64), ("coordinator_memory_bytes", C.c_uint64), ("seconds", C.c_double),
+                ("cpu_seconds", C.c_double), ("distributed", C.c_int), ("retries", C.c_uint64), ("executors_lost", C.c_uint64),
+                ("workers_lost", C.c_uint64), ("text", C.c_char * 128)]
+
+
+class _Stream(C.Structure):
+    _fields_ = [("get_schema", C.c_void_p), ("get_next", C.c_void_p), ("get_last_error", C.c_void_p), ("release", C.c_void_p),
+                ("private_data", C.c_void_p)]
+
+
+class BrantError(Exception):
+    """What the engine said: code is a name of enum brant_code."""
+
+    def __init__(self, err):
+        self.code = CODES[err.code] if err.code < len(CODES) else str(err.code)
+        self.message = err.message.decode("utf-8", "replace")
+        super().__init__(f"{self.code}: {self.message}")
+
+
+def _load():
+    lib = C.CDLL(str(BUILD / "libbrant.so"))
+    p, e = C.c_void_p, C.POINTER(_Error)
+    for name, args, res in [
+            ("brant_open", [C.POINTER(_Options), C.POINTER(p), e], C.c_int), ("brant_close", [p], None),
+            ("brant_set", [p, C.c_char_p, C.c_char_p, e], C.c_int), ("brant_submit", [p, C.c_char_p, C.POINTER(p), e], C.c_int),
+            ("brant_query_stream", [p, C.POINTER(_Stream), e], C.c_int), ("brant_query_cancel", [p], None),
+            ("brant_query_error", [p, e], C.c_int), ("brant_query_stats", [p, C.POINTER(Stats)], None),
+            ("brant_query_free", [p], None), ("brant_free", [p], None), ("brant_version", [], C.c_char_p),
+            ("brant_explain", [p, C.c_char_p, C.c_int, C.c_int, C.POINTER(C.c_void_p), e], C.c_int)]:
+        f = getattr(lib, name)
+        f.argtypes, f.restype = args, res
+    return lib
+
+
+class Query:
+    """One submitted statement."""
+
+    def __init__(self, session, handle):
+        self._s, self._h = session, handle
+
+    def reader(self):
+        """The result as a pyarrow.RecordBatchReader (once)."""
+        st, err = _Stream(), _Error()
+        if self._s.lib.brant_query_stream(self._h, C.byref(st), C.byref(err)):
+            raise BrantError(err)
+        return pa.RecordBatchReader._import_from_c(C.addressof(st))
+
+    def table(self):
+        """The whole result as a pyarrow.Table; raises BrantError with the query's own error."""
+        try:
+            return self.reader().read_all()
+        except (OSError, pa.ArrowException, MemoryError):
+            err = _Error()
+            if self._s.lib.brant_query_error(self._h, C.byref(err)):
+                raise BrantError(err) from None
+            raise
+
+    def cancel(self):
+        self._s.lib.brant_query_cancel(self._h)
+
+    def stats(self):
+        st = Stats(size=C.sizeof(Stats))
+        self._s.lib.brant_query_stats(self._h, C.byref(st))
+        return st
+
+    def free(self):
+        if self._h:
+            self._s.lib.brant_query_free(self._h)
+            self._h = None
+
+
+class Session:
+    """brant_session. workers, threads, memory (bytes), distribute = auto|always|never, settings by set()."""
+
+    def __init__(self, workers=3, threads=1, memory=0, distribute="always", temp_dir=None, settings=None):
+        self.lib = _load()
+        o = _Options(size=C.sizeof(_Options), workers=workers, threads=threads, memory_bytes=memory,
+                     temp_dir=str(temp_dir).encode() if temp_dir else None,
+                     distribute={"auto": 0, "always": 1, "never": 2}[distribute])
+        self._h, err = C.c_void_p(), _Error()
+        if self.lib.brant_open(C.byref(o), C.byref(self._h), C.byref(err)):
+            raise BrantError(err)
+        for k, v in (settings or {}).items():
+            self.set(k, v)
+
+    def set(self, name, value):
+        err = _Error()
+        if self.lib.brant_set(self._h, name.encode(), str(value).encode(), C.byref(err)):
+            raise BrantError(err)
+
+    def submit(self, sql):
+        q, err = C.c_void_p(), _Error()
+        if self.lib.brant_submit(self._h, sql.encode(), C.byref(q), C.byref(err)):
+            raise BrantError(err)
+        return Query(self, q)
+
+    def run(self, sql):
+        """Run one statement to its end: (pyarrow.Table, Stats)."""
+        q = self.submit(sql)
+        try:
+            t = q.table()
+            return t, q.stats()
+        finally:
+            q.free()
+
+    def explain(self, sql, analyze=False, json=False):
+        text, err = C.c_void_p(), _Error()
+        if self.lib.brant_explain(self._h, sql.encode(), int(analyze), int(json), C.byref(text), C.byref(err)):
+            raise BrantError(err)
+        try:
+            return C.string_at(text).decode()
+        finally:
+            self.lib.brant_free(text)
+
+    def close(self):
+        if self._h:
+            self.lib.brant_close(self._h)
+            self._h = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
