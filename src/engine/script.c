@@ -14,10 +14,14 @@ static bool ident_part(unsigned char c) { return ident_start(c) || isdigit(c) ||
 static const char *skip_quoted(const char *p, bool backslash) {
   char quote = *p++;
   for (; *p; p++) {
+    if (*p == quote && p[1] == quote) { /* doubled: part of the text */
+      p++;
+      continue;
+    }
     if (backslash && *p == '\\' && p[1])
       p++;
     else if (*p == quote)
-      return p + 1; /* a doubled quote opens again at once */
+      return p + 1;
   }
   return p;
 }
@@ -53,30 +57,33 @@ static const char *skip_comment(const char *p) {
   return p;
 }
 
+bool br_sql_is_blank(const char *p) {
+  return isspace((unsigned char)*p) || (p[0] == '-' && p[1] == '-') || (p[0] == '/' && p[1] == '*');
+}
+
+const char *br_sql_skip(const char *p) {
+  const char *after = skip_comment(p);
+  if (after) return after;
+  if (isspace((unsigned char)*p)) {
+    while (isspace((unsigned char)*p)) p++;
+    return p;
+  }
+  if (*p == '\'' || *p == '"') return skip_quoted(p, false);
+  if ((*p == 'e' || *p == 'E') && p[1] == '\'') return skip_quoted(p + 1, true);
+  if (ident_start((unsigned char)*p)) {
+    while (ident_part((unsigned char)*p)) p++;
+    return p;
+  }
+  if (*p == '$' && (after = skip_dollar(p)) != NULL) return after;
+  return p + 1;
+}
+
 /* From p to the next ';' outside of quotes and comments, or the end. *content: there was something to execute. */
 static const char *statement_end(const char *p, bool *content) {
-  const char *after;
   *content = false;
   while (*p && *p != ';') {
-    if ((after = skip_comment(p)) != NULL) {
-      p = after;
-      continue;
-    }
-    if (isspace((unsigned char)*p)) {
-      p++;
-      continue;
-    }
-    *content = true;
-    if (*p == '\'' || *p == '"')
-      p = skip_quoted(p, false);
-    else if ((*p == 'e' || *p == 'E') && p[1] == '\'')
-      p = skip_quoted(p + 1, true);
-    else if (ident_start((unsigned char)*p))
-      while (ident_part((unsigned char)*p)) p++;
-    else if (*p == '$' && (after = skip_dollar(p)) != NULL)
-      p = after;
-    else
-      p++;
+    if (!br_sql_is_blank(p)) *content = true;
+    p = br_sql_skip(p);
   }
   return p;
 }
