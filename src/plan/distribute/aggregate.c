@@ -186,6 +186,7 @@ static br_status partial_step(br_dist *d, const agg *a, br_drel *r, two_step *s,
   br_wrap_text(d, r, br_arena_strdup(d->arena, br_buf_cstr(&before)), br_arena_strdup(d->arena, br_buf_cstr(&after)));
   r->n_columns = s->n_columns;
   r->types = s->types;
+  r->needed = NULL;
   r->binds = br_arena_alloc(d->arena, (s->n_columns + 1) * sizeof *r->binds); /* only own text reads it */
   r->ordered = false;
   br_set_rows(r, a->n_groups ? rows : 1);
@@ -255,6 +256,7 @@ static br_status final_step(br_dist *d, const agg *a, const two_step *s, br_drel
   br_wrap_text(d, r, br_arena_strdup(d->arena, br_buf_cstr(&before)), br_arena_strdup(d->arena, br_buf_cstr(&after)));
   r->n_columns = a->n->n_columns;
   r->types = a->n->types;
+  r->needed = d->needs[a->n->id];
   r->binds = a->n->binds;
   br_set_rows(r, a->n->rows);
   int64_t *map = br_arena_alloc(d->arena, (r->n_columns + 1) * sizeof *map);

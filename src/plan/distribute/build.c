@@ -108,8 +108,13 @@ bool br_is_one(const br_drel *r) {
 bool br_is_constant(const br_drel *r) { return r->n_branches == 1 && r->branches[0].open->rule == BR_RULE_NONE; }
 
 br_drel br_drel_new(br_dist *d, br_open *open, const char *sql, const br_node *n) {
-  br_drel r = {
-      .n_branches = 1, .n_columns = n->n_columns, .binds = n->binds, .types = n->types, .rows = -1, .bytes = -1};
+  br_drel r = {.n_branches = 1,
+               .needed = d->needs[n->id],
+               .n_columns = n->n_columns,
+               .binds = n->binds,
+               .types = n->types,
+               .rows = -1,
+               .bytes = -1};
   r.branches = br_arena_alloc(d->arena, sizeof *r.branches);
   r.branches[0] = (br_branch){.open = open, .sql = sql, .plain_read = -1};
   br_set_rows(&r, n->rows);
@@ -121,7 +126,7 @@ br_rel br_branch_rel(const br_drel *r, size_t branch) {
 }
 
 /* A guess at the bytes of one value; strings and nested values are unknown until stages have run. */
-static double value_bytes(const json_t *type) {
+double br_value_bytes(const json_t *type) {
   static const struct {
     const char *id;
     double bytes;
@@ -135,15 +140,16 @@ static double value_bytes(const json_t *type) {
   return 8;
 }
 
-double br_row_bytes(json_t *const *types, size_t n) {
+static double row_bytes(const br_drel *r) {
   double sum = 1;
-  for (size_t i = 0; i < n; i++) sum += value_bytes(types[i]);
+  for (size_t i = 0; i < r->n_columns; i++)
+    if (!r->needed || r->needed[i]) sum += br_value_bytes(r->types[i]);
   return sum;
 }
 
 void br_set_rows(br_drel *r, double rows) {
   r->rows = rows;
-  r->bytes = rows < 0 ? -1 : rows * br_row_bytes(r->types, r->n_columns);
+  r->bytes = rows < 0 ? -1 : rows * row_bytes(r);
 }
 
 /* ---- types on the way: enums travel as strings */
@@ -216,6 +222,46 @@ static bool word_char(char c) {
   return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
+/* Line ends outside quotes get two blanks more. */
+static void add_indented(br_buf *b, const char *sql) {
+  while (*sql) {
+    const char *end = *sql == '\'' || *sql == '"' ? after_quotes(sql) : sql + 1;
+    br_buf_add(b, sql, (size_t)(end - sql));
+    if (*sql == '\n') br_buf_str(b, "  ");
+    sql = end;
+  }
+}
+
+const char *br_block(br_dist *d, const char *sql) {
+  br_buf b = {0};
+  if (!strchr(sql, '\n') && strlen(sql) < 60) return br_arena_printf(d->arena, "(%s)", sql);
+  br_buf_str(&b, "(\n  ");
+  add_indented(&b, sql);
+  br_buf_str(&b, "\n)");
+  const char *text = br_arena_strdup(d->arena, br_buf_cstr(&b));
+  br_buf_free(&b);
+  return text;
+}
+
+/* "t.c1 DESC" as "c1 DESC", for people. */
+const char *br_without_alias(br_dist *d, const char *sql) {
+  br_buf b = {0};
+  for (const char *s = sql; *s;) {
+    if (*s == '\'' || *s == '"') {
+      const char *end = after_quotes(s);
+      br_buf_add(&b, s, (size_t)(end - s));
+      s = end;
+    } else if (!strncmp(s, "t.c", 3) && (s == sql || !word_char(s[-1]))) {
+      s += 2;
+    } else {
+      br_buf_char(&b, *s++);
+    }
+  }
+  const char *text = br_arena_strdup(d->arena, br_buf_cstr(&b));
+  br_buf_free(&b);
+  return text;
+}
+
 /* The number of `input(N)` at s, or -1. */
 static int64_t input_at(const char *s, const char *start, size_t *length) {
   if (strncmp(s, "input(", 6) || (s > start && word_char(s[-1]))) return -1;
@@ -285,17 +331,21 @@ static br_status check_sources(const br_open *o, const char *sql, br_error *err)
   return BR_OK;
 }
 
+/* The stored columns are numbered without gaps. */
 static br_status closing_text(br_dist *d, const br_drel *r, size_t branch, const br_closing *c, br_stage *s,
                               br_error *err) {
   br_status status = BR_OK;
   br_buf b = {0};
+  const bool *needed = c->output == BR_EX_RESULT ? NULL : r->needed;
   br_buf_str(&b, "SELECT ");
   for (size_t i = 0; i < r->n_columns; i++) {
-    BR_TRY_GOTO(br_travel_type(d, r->types[i], &s->types[i], err));
-    br_buf_printf(&b, "%sCAST(t.c%zu AS %s) AS c%zu", i ? ", " : "", i, s->types[i], i);
+    if (needed && !needed[i]) continue;
+    size_t at = s->n_columns++;
+    BR_TRY_GOTO(br_travel_type(d, r->types[i], &s->types[at], err));
+    br_buf_printf(&b, "%sCAST(t.c%zu AS %s) AS c%zu", at ? ", " : "", i, s->types[at], at);
   }
-  if (c->tail) br_buf_printf(&b, "%s%s AS c%zu", r->n_columns ? ", " : "", c->tail, r->n_columns);
-  br_buf_printf(&b, " FROM (%s) t", r->branches[branch].sql);
+  if (c->tail) br_buf_printf(&b, "%s%s AS c%zu", s->n_columns ? ", " : "", c->tail, s->n_columns);
+  br_buf_printf(&b, "\nFROM %s t", br_block(d, r->branches[branch].sql));
   s->sql = br_buf_cstr(&b);
   BR_TRY_GOTO(check_sources(r->branches[branch].open, s->sql, err));
   s->sql = renumbered(d, r->branches[branch].open, s->sql);
@@ -319,7 +369,6 @@ br_status br_close(br_dist *d, const br_drel *r, size_t branch, const br_closing
   br_open *o = r->branches[branch].open;
   br_stages *out = d->out;
   br_stage s = {0};
-  s.n_columns = r->n_columns;
   s.types = br_arena_alloc(d->arena, (r->n_columns + 1) * sizeof *s.types);
   BR_TRY(closing_text(d, r, branch, c, &s, err));
   s.id = (uint32_t)out->n_stages;

@@ -46,7 +46,8 @@ static br_status emit_checked(br_dist *d, const br_node *n, br_rel *children, si
   return reads_twice(open, out.sql) ? emit_named(d, n, children, n_children, sql, err) : BR_OK;
 }
 
-static void take_columns(br_drel *r, const br_node *n) {
+static void take_columns(br_dist *d, br_drel *r, const br_node *n) {
+  r->needed = d->needs[n->id];
   r->n_columns = n->n_columns;
   r->binds = n->binds;
   r->types = n->types;
@@ -61,7 +62,7 @@ br_status br_emit_over(br_dist *d, const br_node *n, br_drel *r, br_error *err) 
     BR_TRY(emit_checked(d, n, &child, 1, branches[i].open, &branches[i].sql, err));
   }
   r->branches = branches;
-  take_columns(r, n);
+  take_columns(d, r, n);
   return BR_OK;
 }
 
@@ -78,7 +79,7 @@ void br_wrap_text(br_dist *d, br_drel *r, const char *before, const char *after)
   br_branch *branches = br_arena_alloc(d->arena, r->n_branches * sizeof *branches);
   for (size_t i = 0; i < r->n_branches; i++) {
     branches[i] = r->branches[i];
-    branches[i].sql = br_arena_printf(d->arena, "%s(%s) t%s", before, r->branches[i].sql, after);
+    branches[i].sql = br_arena_printf(d->arena, "%s%s t%s", before, br_block(d, r->branches[i].sql), after);
     branches[i].plain_read = -1;
   }
   r->branches = branches;
@@ -250,6 +251,7 @@ br_status br_distribute(const br_plan *plan, const br_distribute_options *o, br_
   br_emit_options emit = {.scan = br_scan_callback, .reference = br_reference_callback, .arg = &d};
   stages->arena = arena;
   d.emit = br_emit_new(arena, &emit);
+  br_find_needs(&d);
   br_status status = br_walk(&d, plan->root, &root, err);
   if (status == BR_OK) status = result_stage(&d, &root, err);
   br_map_free(d.shared);

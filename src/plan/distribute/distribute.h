@@ -41,6 +41,7 @@ typedef struct br_branch {
   br_open *open;
   const char *sql;
   int64_t plain_read; /* the text is nothing but a FORWARD read of this stage; -1: it is more */
+  const bool *layout; /* of a plain read: which columns that stage stores */
 } br_branch;
 
 /* One key of a hash clustering: the output columns that hold its value, and the type it was hashed as. */
@@ -57,10 +58,11 @@ typedef struct br_drel {
   size_t n_columns;
   const br_bind *binds;
   json_t *const *types;
-  br_dkey *keys; /* rows that agree in all of them are in one task */
-  size_t n_keys; /* 0: no hash clustering */
-  bool aligned;  /* the task's number is hash(keys) % partitions: it can meet another such relation in one stage */
-  bool ordered;  /* rows are in the order of an ORDER BY, task after task */
+  const bool *needed; /* [n_columns] columns that something above reads, at least one; NULL: all */
+  br_dkey *keys;      /* rows that agree in all of them are in one task */
+  size_t n_keys;      /* 0: no hash clustering */
+  bool aligned;       /* the task's number is hash(keys) % partitions: it can meet another such relation in one stage */
+  bool ordered;       /* rows are in the order of an ORDER BY, task after task */
   double rows, bytes;
 } br_drel;
 
@@ -69,6 +71,7 @@ typedef struct br_shared {
   bool is_inline; /* not closed: `rel` goes to its only reader, or is a constant that is printed at each */
   br_drel rel;
   uint32_t *producers;
+  const bool **layouts; /* which columns each producer stores */
   bool *one;
   size_t n_producers;
 } br_shared;
@@ -83,6 +86,7 @@ typedef struct br_dist {
   uint32_t next_number;
   br_open *scanning; /* where the scan that is being printed belongs */
   bool scanning_whole;
+  bool **needs;          /* [node id][column], needs.c */
   br_map *shared;        /* node id -> br_shared */
   const br_node *region; /* one-task region that is being printed, with ids below region_end */
   uint32_t region_end;
@@ -103,7 +107,7 @@ bool br_is_one(const br_drel *r);                 /* one branch, rule ONE or NON
 bool br_is_constant(const br_drel *r);            /* one branch, rule NONE */
 br_drel br_drel_new(br_dist *d, br_open *open, const char *sql, const br_node *columns_of);
 br_rel br_branch_rel(const br_drel *r, size_t branch);
-double br_row_bytes(json_t *const *types, size_t n);
+double br_value_bytes(const json_t *type); /* a guess */
 void br_set_rows(br_drel *r, double rows);
 
 /* The SQL type that a column travels as (enums as VARCHAR), and whether its reader casts it back. */
@@ -112,6 +116,10 @@ bool br_cast_back(const json_t *type);
 /* How often the text reads input(number) / holds a token. */
 size_t br_count_input(const char *sql, uint32_t number);
 size_t br_count_text(const char *sql, const char *token);
+
+/* A relation's text as an item of FROM: in parentheses, indented when it is long. */
+const char *br_block(br_dist *d, const char *sql);
+const char *br_without_alias(br_dist *d, const char *sql);
 
 typedef struct br_closing {
   br_exchange_kind output;
@@ -143,7 +151,7 @@ BR_MUST_USE br_status br_exchange_range(br_dist *d, br_drel *r, const char *sort
 BR_MUST_USE br_status br_one_branch(br_dist *d, br_drel *r, br_error *err);
 BR_MUST_USE br_status br_share(br_dist *d, br_drel *r, const char *why, br_shared *out, br_error *err);
 br_drel br_read_shared(br_dist *d, const br_shared *s, const br_node *columns_of);
-const char *br_read_text(br_dist *d, json_t *const *types, size_t n, uint32_t number);
+const char *br_read_text(br_dist *d, const br_drel *r, const bool *layout, uint32_t number);
 /* hash type of a column, NULL: not hashable */
 BR_MUST_USE br_status br_hash_type(br_dist *d, const json_t *type, const char **out, bool *is_small_int, br_error *err);
 
@@ -158,6 +166,9 @@ void br_set_clustering(br_dist *d, br_drel *r, const br_hash_keys *k, bool align
 bool br_clustered_within(const br_drel *r, const br_hash_keys *k);
 bool br_key_has(const br_dkey *key, int64_t column, const char *hashed_as);
 const char *br_clustering_text(br_dist *d, const br_drel *r);
+
+/* ---- needs.c: fills d->needs */
+void br_find_needs(br_dist *d);
 
 /* ---- chance.c: what differs from run to run */
 bool br_volatile(const json_t *expr); /* calls random(), uuid(), … anywhere inside */

@@ -93,7 +93,7 @@ static const char *keys_text(br_dist *d, const br_hash_keys *k, bool for_people)
     if (for_people && k->columns[i] >= 0)
       br_buf_printf(&b, "c%lld", (long long)k->columns[i]);
     else
-      br_buf_str(&b, k->texts[i]);
+      br_buf_str(&b, for_people ? br_without_alias(d, k->texts[i]) : k->texts[i]);
   }
   const char *text = br_arena_strdup(d->arena, br_buf_cstr(&b));
   br_buf_free(&b);
@@ -102,20 +102,24 @@ static const char *keys_text(br_dist *d, const br_hash_keys *k, bool for_people)
 
 /* ---- reading */
 
-const char *br_read_text(br_dist *d, json_t *const *types, size_t n, uint32_t number) {
-  bool casts = false;
+const char *br_read_text(br_dist *d, const br_drel *r, const bool *layout, uint32_t number) {
+  bool plain = true;
   br_buf b = {0};
   br_error ignored;
-  for (size_t i = 0; i < n; i++) casts = casts || br_cast_back(types[i]);
-  if (!casts) return br_arena_printf(d->arena, "SELECT * FROM input(%u)", number);
+  for (size_t i = 0; i < r->n_columns; i++) plain = plain && (!layout || layout[i]) && !br_cast_back(r->types[i]);
+  if (plain) return br_arena_printf(d->arena, "SELECT * FROM input(%u)", number);
   br_buf_str(&b, "SELECT ");
-  for (size_t i = 0; i < n; i++) {
+  for (size_t i = 0, at = 0; i < r->n_columns; i++) {
     br_buf type = {0};
+    bool stored = !layout || layout[i];
     br_buf_str(&b, i ? ", " : "");
-    if (br_cast_back(types[i]) && br_emit_type(types[i], &type, &ignored) == BR_OK)
-      br_buf_printf(&b, "CAST(i.c%zu AS %s) AS c%zu", i, br_buf_cstr(&type), i);
+    bool cast =
+        (!stored || br_cast_back(r->types[i])) && r->types[i] && br_emit_type(r->types[i], &type, &ignored) == BR_OK;
+    const char *value = stored ? br_arena_printf(d->arena, "i.c%zu", at++) : "NULL";
+    if (cast)
+      br_buf_printf(&b, "CAST(%s AS %s) AS c%zu", value, br_buf_cstr(&type), i);
     else
-      br_buf_printf(&b, "i.c%zu AS c%zu", i, i);
+      br_buf_printf(&b, "%s AS c%zu", value, i);
     br_buf_free(&type);
   }
   br_buf_printf(&b, " FROM input(%u) i", number);
@@ -124,15 +128,15 @@ const char *br_read_text(br_dist *d, json_t *const *types, size_t n, uint32_t nu
   return text;
 }
 
-/* One stage that reads all of them: `SELECT * FROM input(a) UNION ALL …`. */
-static void read_all(br_dist *d, br_drel *r, const uint32_t *producers, size_t n, br_rule rule, br_exchange_kind kind,
-                     bool ordered) {
+/* One stage that reads all of them: `SELECT * FROM input(a) UNION ALL …`. layouts NULL: all store r's needed columns. */
+static void read_all(br_dist *d, br_drel *r, const uint32_t *producers, const bool *const *layouts, size_t n,
+                     br_rule rule, br_exchange_kind kind, bool ordered) {
   br_open *o = br_open_new(d, rule);
   br_buf b = {0};
   for (size_t i = 0; i < n; i++) {
     uint32_t number = br_open_input(d, o, producers[i], kind, ordered);
-    if (i) br_buf_str(&b, " UNION ALL ");
-    br_buf_str(&b, br_read_text(d, r->types, r->n_columns, number));
+    if (i) br_buf_str(&b, "\nUNION ALL ");
+    br_buf_str(&b, br_read_text(d, r, layouts ? layouts[i] : r->needed, number));
   }
   r->branches = br_arena_alloc(d->arena, sizeof *r->branches);
   r->branches[0] = (br_branch){.open = o, .sql = br_arena_strdup(d->arena, br_buf_cstr(&b)), .plain_read = -1};
@@ -154,7 +158,7 @@ br_status br_exchange_hash(br_dist *d, br_drel *r, const br_hash_keys *k, const 
   c.tail = br_arena_printf(d->arena, "CAST(hash(%s, %s) %% %u AS INTEGER)", keys_text(d, k, false), BR_HASH_SEED, n);
   BR_TRY(close_all(d, r, &c, &producers, err));
   r->ordered = r->ordered && r->n_branches == 1;
-  read_all(d, r, producers, r->n_branches, BR_RULE_PARTITIONS, BR_EX_HASH, r->ordered);
+  read_all(d, r, producers, NULL, r->n_branches, BR_RULE_PARTITIONS, BR_EX_HASH, r->ordered);
   br_set_clustering(d, r, k, true);
   return BR_OK;
 }
@@ -168,7 +172,7 @@ br_status br_exchange_single(br_dist *d, br_drel *r, const char *reason, bool or
   }
   BR_TRY(close_all(d, r, &c, &producers, err));
   r->ordered = r->ordered && r->n_branches == 1;
-  read_all(d, r, producers, r->n_branches, BR_RULE_ONE, BR_EX_SINGLE, ordered || r->ordered);
+  read_all(d, r, producers, NULL, r->n_branches, BR_RULE_ONE, BR_EX_SINGLE, ordered || r->ordered);
   r->branches[0].open->reason = reason;
   br_no_clustering(r);
   return BR_OK;
@@ -180,7 +184,7 @@ br_status br_exchange_broadcast(br_dist *d, br_drel *r, const char *why, br_erro
   if (br_is_constant(r)) return BR_OK;
   r->ordered = false;
   BR_TRY(close_all(d, r, &c, &producers, err));
-  read_all(d, r, producers, r->n_branches, BR_RULE_NONE, BR_EX_BROADCAST, false);
+  read_all(d, r, producers, NULL, r->n_branches, BR_RULE_NONE, BR_EX_BROADCAST, false);
   br_no_clustering(r);
   return BR_OK;
 }
@@ -191,16 +195,21 @@ br_status br_exchange_range(br_dist *d, br_drel *r, const char *sort_key, const 
       .output = BR_EX_RANGE, .partitions = d->o->partitions, .tail = sort_key, .keys = shown, .why = "sort by ranges"};
   BR_TRY(close_all(d, r, &c, &producers, err));
   r->ordered = false;
-  read_all(d, r, producers, r->n_branches, BR_RULE_PARTITIONS, BR_EX_RANGE, false);
+  read_all(d, r, producers, NULL, r->n_branches, BR_RULE_PARTITIONS, BR_EX_RANGE, false);
   br_no_clustering(r);
   return BR_OK;
 }
 
-static br_status forward_all(br_dist *d, br_drel *r, const char *why, uint32_t **producers, br_error *err) {
+/* Branches that only read a FORWARD stage are not copied to another. */
+static br_status forward_all(br_dist *d, const br_drel *r, const char *why, uint32_t **producers, const bool ***layouts,
+                             br_error *err) {
   br_closing c = {.output = BR_EX_FORWARD, .partitions = 1, .why = why};
   *producers = br_arena_alloc(d->arena, r->n_branches * sizeof **producers);
+  *layouts = br_arena_alloc(d->arena, r->n_branches * sizeof **layouts);
   for (size_t i = 0; i < r->n_branches; i++) {
-    if (r->branches[i].plain_read >= 0)
+    bool again = r->branches[i].plain_read >= 0;
+    (*layouts)[i] = again ? r->branches[i].layout : r->needed;
+    if (again)
       (*producers)[i] = (uint32_t)r->branches[i].plain_read;
     else
       BR_TRY(br_close(d, r, i, &c, &(*producers)[i], err));
@@ -210,9 +219,10 @@ static br_status forward_all(br_dist *d, br_drel *r, const char *why, uint32_t *
 
 br_status br_one_branch(br_dist *d, br_drel *r, br_error *err) {
   uint32_t *producers;
+  const bool **layouts;
   if (r->n_branches == 1) return BR_OK;
-  BR_TRY(forward_all(d, r, "the parts of a UNION ALL come together", &producers, err));
-  read_all(d, r, producers, r->n_branches, BR_RULE_FORWARD, BR_EX_FORWARD, false);
+  BR_TRY(forward_all(d, r, "the parts of a UNION ALL come together", &producers, &layouts, err));
+  read_all(d, r, producers, layouts, r->n_branches, BR_RULE_FORWARD, BR_EX_FORWARD, false);
   br_open_label(d, r->branches[0].open, "union all");
   br_no_clustering(r);
   return BR_OK;
@@ -223,7 +233,7 @@ br_status br_share(br_dist *d, br_drel *r, const char *why, br_shared *out, br_e
   out->rel = *r;
   out->is_inline = br_is_constant(r);
   if (out->is_inline) return BR_OK;
-  BR_TRY(forward_all(d, r, why, &out->producers, err));
+  BR_TRY(forward_all(d, r, why, &out->producers, &out->layouts, err));
   out->n_producers = r->n_branches;
   out->one = br_arena_alloc(d->arena, r->n_branches * sizeof *out->one);
   for (size_t i = 0; i < r->n_branches; i++) out->one[i] = d->out->stages[out->producers[i]].rule == BR_TASKS_ONE;
@@ -243,6 +253,7 @@ static br_drel read_inline(br_dist *d, const br_shared *s) {
 br_drel br_read_shared(br_dist *d, const br_shared *s, const br_node *n) {
   br_drel r = s->is_inline ? read_inline(d, s) : s->rel;
   r.binds = n->binds;
+  r.needed = d->needs[n->id];
   if (s->is_inline) return r;
   r.branches = br_arena_alloc(d->arena, s->n_producers * sizeof *r.branches);
   r.n_branches = s->n_producers;
@@ -250,8 +261,10 @@ br_drel br_read_shared(br_dist *d, const br_shared *s, const br_node *n) {
     br_open *o = br_open_new(d, s->one[i] ? BR_RULE_ONE : BR_RULE_FORWARD);
     if (s->one[i]) o->reason = d->out->stages[s->producers[i]].one_task_reason;
     uint32_t number = br_open_input(d, o, s->producers[i], BR_EX_FORWARD, r.ordered);
-    r.branches[i] =
-        (br_branch){.open = o, .sql = br_read_text(d, r.types, r.n_columns, number), .plain_read = s->producers[i]};
+    r.branches[i] = (br_branch){.open = o,
+                                .sql = br_read_text(d, &r, s->layouts[i], number),
+                                .plain_read = s->producers[i],
+                                .layout = s->layouts[i]};
   }
   r.aligned = false; /* a FORWARD reader follows its producer's tasks, whatever their number becomes */
   return r;

@@ -57,6 +57,7 @@ static br_drel keys_only(br_dist *d, const br_drel *r, const char *before, const
   br_wrap_text(d, &keys, before, after);
   keys.n_columns = 1;
   keys.types = types;
+  keys.needed = NULL;
   keys.binds = br_arena_alloc(d->arena, sizeof *keys.binds);
   keys.ordered = false;
   br_no_clustering(&keys);
@@ -96,6 +97,7 @@ static br_status range_sort(br_dist *d, const br_node *n, br_drel *r, br_error *
   uint32_t bounds;
   BR_TRY(sort_key(d, n, r, &key, err));
   BR_TRY(order_text(d, n, r, "t", &shown, err));
+  shown = br_without_alias(d, shown);
   BR_TRY(br_share(d, r, "read by the sample and by the range exchange", &rows, err));
   BR_TRY(range_bounds(d, &rows, n->children[0], key, shown, &bounds, err));
   *r = br_read_shared(d, &rows, n->children[0]);

@@ -59,6 +59,7 @@ static br_status union_all(br_dist *d, const br_node *n, br_drel *children, br_d
   out->n_columns = n->n_columns;
   out->binds = n->binds;
   out->types = n->types;
+  out->needed = d->needs[n->id];
   br_set_rows(out, n->rows >= 0 ? n->rows : rows);
   return BR_OK;
 }
@@ -120,6 +121,7 @@ br_status br_dist_distinct(br_dist *d, const br_node *n, br_drel *out, br_error 
       br_drel child = *out;
       BR_TRY(br_emit_over(d, n, out, err));
       keep_clustering(out, &child);
+      out->needed = child.needed; /* the second step needs what the first did */
       br_label_all(d, out, "local distinct");
     }
     if (ok && keys.n)

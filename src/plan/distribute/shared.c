@@ -73,6 +73,7 @@ static br_status delim_keys(br_dist *d, const br_node *n, br_drel *side, br_drel
   br_wrap_text(d, out, br_arena_strdup(d->arena, br_buf_cstr(&b)), "");
   out->n_columns = count;
   out->types = types;
+  out->needed = NULL;
   out->binds = binds;
   out->ordered = false;
   br_no_clustering(out);
