@@ -63,7 +63,7 @@ typedef struct br_flight_server_options {
   const char *host;            /* NULL: no TCP; "127.0.0.1" */
   int port;                    /* 0: any */
   const char *unix_path;       /* NULL: none; unlinked on close */
-  const char *bearer;          /* NULL: none; else required as "authorization: Bearer ..." */
+  const char *bearer;          /* NULL: none; else required as "authorization: Bearer ..."; printable ASCII */
   size_t max_message_bytes;    /* of requests; 0: 16 MiB */
   uint32_t handshake_ms;       /* 0: 10,000 */
   uint32_t max_connections;    /* 0: 1,024 */
@@ -75,7 +75,8 @@ void br_flight_server_free(br_flight_server *s); /* closes all connections; sour
 void br_flight_call_result(br_flight_call *c, const void *body, size_t n); /* one Result message */
 void br_flight_call_end(br_flight_call *c, const br_error *err_or_null);
 void br_flight_call_resume(br_flight_call *c);     /* the source has data again */
-uint64_t br_flight_call_queued_bytes(const br_flight_call *c); /* results not yet taken by the socket */
+/* Results not yet taken by the connection, whose own queue towards the socket is bounded (2 MiB). */
+uint64_t br_flight_call_queued_bytes(const br_flight_call *c);
 const char *br_flight_call_peer(const br_flight_call *c);
 
 /* FlightInfo bytes with one endpoint that has one ticket and no location (the same server). */
@@ -96,7 +97,8 @@ void br_flight_client_free(br_flight_client *c); /* open calls end with BR_CANCE
 /* The connection is gone (once). Calls under way got their `end` before this. A later call connects anew. */
 void br_flight_client_on_close(br_flight_client *c, void (*fn)(void *arg, const br_error *why), void *arg);
 
-typedef struct br_flight_stream br_flight_stream; /* one RPC on the client */
+/* One RPC on the client. Valid until its `end` returned or it was cancelled: what is consumed later must not reach it. */
+typedef struct br_flight_stream br_flight_stream;
 typedef struct br_flight_sink {
   void *arg;
   /* DoGet: one message. body was received into memory aligned to 64 that the callee now owns: release with
@@ -112,7 +114,7 @@ br_flight_stream *br_flight_get(br_flight_client *c, const void *ticket, size_t 
 br_flight_stream *br_flight_action(br_flight_client *c, const char *type, const void *body, size_t n, br_flight_sink sink);
 void br_flight_stream_cancel(br_flight_stream *s); /* no callback after this returns */
 /* Back-pressure: flow control credit for received data is given back only by consume. Bytes are those of data() bodies
- * and heads; the stream stalls once window_bytes are unconsumed. */
+ * and heads; the stream stalls once window_bytes are unconsumed. A single message may be larger than the window. */
 void br_flight_stream_consume(br_flight_stream *s, size_t bytes);
 
 #endif
