@@ -12,18 +12,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool has_unnamed(const struct ArrowSchema *s) {
+static bool is_map(const struct ArrowSchema *s) { return strcmp(s->format, "+m") == 0; }
+
+/* The C data interface allows a NULL name, and some producers say that a map's entries or keys may be NULL; nanoarrow's
+ * encoder allows neither. */
+static bool needs_change(const struct ArrowSchema *s) {
+  if (is_map(s) && ((s->children[0]->flags | s->children[0]->children[0]->flags) & ARROW_FLAG_NULLABLE) != 0)
+    return true;
   for (int64_t i = 0; i < s->n_children; i++)
-    if (s->children[i]->name == NULL || has_unnamed(s->children[i])) return true;
+    if (s->children[i]->name == NULL || needs_change(s->children[i])) return true;
   return false;
 }
 
-/* The C data interface allows a NULL name, nanoarrow's encoder doesn't. */
-static int name_all(struct ArrowSchema *s) {
+static int change(struct ArrowSchema *s) {
+  if (is_map(s)) {
+    s->children[0]->flags &= ~ARROW_FLAG_NULLABLE;
+    s->children[0]->children[0]->flags &= ~ARROW_FLAG_NULLABLE;
+  }
   for (int64_t i = 0; i < s->n_children; i++) {
     struct ArrowSchema *c = s->children[i];
     if (c->name == NULL) NANOARROW_RETURN_NOT_OK(ArrowSchemaSetName(c, ""));
-    NANOARROW_RETURN_NOT_OK(name_all(c));
+    NANOARROW_RETURN_NOT_OK(change(c));
   }
   return NANOARROW_OK;
 }
@@ -41,8 +50,8 @@ br_status br_ipc_encode_schema(const br_schema *s, br_buf *head, br_error *err) 
   struct ArrowError na = {""};
   br_status status = BR_OK;
   ArrowBufferInit(&out);
-  if (has_unnamed(schema)) {
-    if (ArrowSchemaDeepCopy(schema, &copy) != NANOARROW_OK || name_all(&copy) != NANOARROW_OK) {
+  if (needs_change(schema)) {
+    if (ArrowSchemaDeepCopy(schema, &copy) != NANOARROW_OK || change(&copy) != NANOARROW_OK) {
       status = encode_failed(err, "out of memory");
       goto done;
     }

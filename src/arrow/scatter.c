@@ -192,10 +192,15 @@ static inline void copy_string(uint8_t *to, const br_vec_string *s, uint32_t len
   }
 }
 
+static void keep_length(br_colset *c, br_col *col, uint64_t len) {
+  c->var_bytes += len - col->data_len;
+  col->data_len = len;
+}
+
 static br_status more_bytes(const block *b, uint32_t k, uint32_t slot, struct cursor *cur, uint32_t length,
                             br_error *err) {
   br_col *col = &b->set[slot]->columns[k];
-  col->data_len = cur->len;
+  keep_length(b->set[slot], col, cur->len);
   BR_TRY(br_col_reserve_bytes(b->set[slot], col, length, err));
   cur->data = col->data;
   cur->cap = col->data_cap;
@@ -233,11 +238,7 @@ static br_status scatter_strings(const block *b, uint32_t k, const br_vec *v, bo
     BR_TRY(string_loop(b, k, v, true, false, x, err));
   else
     BR_TRY(string_loop(b, k, v, false, false, x, err));
-  for (uint32_t s = 0; s < b->n_slots; s++) {
-    br_colset *c = b->set[s];
-    c->var_bytes += x->cursor[s].len - c->columns[k].data_len;
-    c->columns[k].data_len = x->cursor[s].len;
-  }
+  for (uint32_t s = 0; s < b->n_slots; s++) keep_length(b->set[s], &b->set[s]->columns[k], x->cursor[s].len);
   return BR_OK;
 }
 
