@@ -423,6 +423,64 @@ static void parquet_scans(void **state) {
   br_remove_tree(dir);
 }
 
+static const char *given_source(void *arg, const br_node *get, uint32_t number) {
+  (void)get;
+  (void)number;
+  return arg;
+}
+
+/* The scan's text over each file alone, put together, is the scan over all. */
+static void same_by_file(const char *sql, size_t files) {
+  br_plan *p = plan(sql);
+  br_scan s = scan_of(p, true);
+  br_buf all = {0}, source = {0};
+  assert_int_equal(s.n_files, files);
+  for (size_t i = 0; i < s.n_files; i++) {
+    br_buf_clear(&source);
+    br_buf_str(&source, "read_parquet([");
+    br_scan_file_literal(&source, s.files[i]);
+    br_buf_printf(&source, "]%s)", s.options);
+    br_emit_options o = {.scan = given_source, .arg = (void *)br_buf_cstr(&source)};
+    br_buf_printf(&all, "%s(%s)", i ? " UNION ALL " : "", tree(p, p->root, &o).sql);
+  }
+  rt_case t = {.sql = sql};
+  assert_true(rt_compare_texts(c, &t, br_buf_cstr(&all)));
+  br_buf_free(&all);
+  br_buf_free(&source);
+  br_plan_free(p);
+}
+
+/* Each alone, these files would have other types or fewer columns. */
+static void subsets_of_files(void **state) {
+  (void)state;
+  char dir[] = "/tmp/brant-scan-XXXXXX";
+  assert_non_null(mkdtemp(dir));
+  char *sql[] = {
+      br_asprintf(
+          "COPY (SELECT k, CASE WHEN k > 2 THEN 'x' ELSE k::VARCHAR END AS p FROM a WHERE k IS NOT NULL) TO '%s/hive' "
+          "(FORMAT parquet, PARTITION_BY (p))",
+          dir),
+      br_asprintf("COPY (SELECT 1::TINYINT AS n, 'one' AS only_here) TO '%s/1.parquet'", dir),
+      br_asprintf("COPY (SELECT 2::BIGINT AS n, 2.5 AS other, {'s': 1} AS st) TO '%s/2.parquet'", dir),
+      br_asprintf("COPY (SELECT 3::SMALLINT AS n, {'s': 2::BIGINT, 'u': 'v'} AS st) TO '%s/3.parquet'", dir),
+  };
+  char *read[] = {
+      br_asprintf("SELECT k, p FROM read_parquet('%s/hive/*/*.parquet', hive_partitioning = true)", dir),
+      br_asprintf("SELECT * FROM read_parquet('%s/?.parquet', union_by_name = true)", dir),
+      br_asprintf("SELECT n, other, parse_filename(filename) f FROM read_parquet('%s/?.parquet', union_by_name = true) "
+                  "WHERE n < 3",
+                  dir),
+      br_asprintf("SELECT n FROM read_parquet('%s/?.parquet')", dir),
+  };
+  for (size_t i = 0; i < 4; i++) must(sql[i]);
+  for (size_t i = 0; i < 4; i++) same_by_file(read[i], 3);
+  for (size_t i = 0; i < 4; i++) {
+    free(sql[i]);
+    free(read[i]);
+  }
+  br_remove_tree(dir);
+}
+
 static void file_literals(void **state) {
   (void)state;
   br_buf b = {0};
@@ -436,11 +494,20 @@ static void file_literals(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_node_over_texts),   cmocka_unit_test(scan_callback), cmocka_unit_test(reference_callback),
-      cmocka_unit_test(delim_join_in_parts),   cmocka_unit_test(rare_joins),    cmocka_unit_test(expressions),
-      cmocka_unit_test(indeterminate),         cmocka_unit_test(constants),     cmocka_unit_test(pushed_in_filter),
-      cmocka_unit_test(orders_and_aggregates), cmocka_unit_test(scans),         cmocka_unit_test(parquet_scans),
+      cmocka_unit_test(one_node_over_texts),
+      cmocka_unit_test(scan_callback),
+      cmocka_unit_test(reference_callback),
+      cmocka_unit_test(delim_join_in_parts),
+      cmocka_unit_test(rare_joins),
+      cmocka_unit_test(expressions),
+      cmocka_unit_test(indeterminate),
+      cmocka_unit_test(constants),
+      cmocka_unit_test(pushed_in_filter),
+      cmocka_unit_test(orders_and_aggregates),
+      cmocka_unit_test(scans),
+      cmocka_unit_test(parquet_scans),
       cmocka_unit_test(file_literals),
+      cmocka_unit_test(subsets_of_files),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
