@@ -41,9 +41,21 @@ def same_value(a, b):
     return a == b
 
 
+def _hugeint(raw, signed):
+    return None if raw is None else decimal.Decimal(int.from_bytes(raw, "little", signed=signed))
+
+
+def _values(field_type, column):
+    """A column's values; DuckDB's HUGEINT, which travels as an opaque extension type, as numbers."""
+    kind = getattr(field_type, "type_name", "")
+    if kind in ("hugeint", "uhugeint"):
+        return [_hugeint(v, kind == "hugeint") for v in column.cast(field_type.storage_type).to_pylist()]
+    return column.to_pylist()
+
+
 def rows_of(table):
     """A pyarrow.Table as a list of tuples (columns of the same name stay apart)."""
-    columns = [c.to_pylist() for c in table.columns]
+    columns = [_values(f.type, c) for f, c in zip(table.schema, table.columns)]
     return list(zip(*columns)) if columns else [()] * table.num_rows
 
 
