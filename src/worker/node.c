@@ -66,7 +66,9 @@ void br_node_stop(br_node *n, int exit_code, const char *why) {
   n->stopping = true;
   n->exit_code = exit_code;
   n->stop_ms = br_now_ms();
-  br_log(exit_code == BR_NODE_EXIT_COORDINATOR_LOST ? BR_LOG_WARN : BR_LOG_INFO, "this worker ends: %s", why);
+  /* A parent that ends takes its coordinator along: nothing to warn of. */
+  bool unexpected = exit_code == BR_NODE_EXIT_COORDINATOR_LOST && n->o->parent_fd < 0;
+  br_log(unexpected ? BR_LOG_WARN : BR_LOG_INFO, "this worker ends: %s", why);
   br_children_stop(n);
   br_node_check_stopped(n);
 }
