@@ -164,6 +164,7 @@ void br_mapfile_unref(br_mapfile *f) {
 uint32_t br_mapfile_partitions(const br_mapfile *f) { return f->t.partitions; }
 uint64_t br_mapfile_rows(const br_mapfile *f) { return f->t.rows; }
 uint64_t br_mapfile_bytes(const br_mapfile *f) { return f->t.file_bytes; }
+uint32_t br_mapfile_refs(const br_mapfile *f) { return atomic_load(&f->refs); }
 bool br_mapfile_in_memory(const br_mapfile *f) { return f->in_memory; }
 int br_mapfile_fd(const br_mapfile *f) { return f->fd; }
 

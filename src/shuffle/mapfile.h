@@ -54,6 +54,7 @@ uint64_t br_chunk_checksum(const void *stored, uint64_t bytes);
 br_attempt_id br_mapfile_id(const br_mapfile *f);
 uint64_t br_mapfile_rows(const br_mapfile *f);
 uint64_t br_mapfile_bytes(const br_mapfile *f);
+uint32_t br_mapfile_refs(const br_mapfile *f); /* 1: the caller's own is the only one, and can't be copied meanwhile */
 bool br_mapfile_in_memory(const br_mapfile *f);
 int br_mapfile_fd(const br_mapfile *f); /* borrowed */
 /* Called once, when the last reference is gone and the memory given back. At most one, set before the file is shared. */

@@ -8,7 +8,9 @@
  * holds + what executors were granted for outputs they are writing. A refused reservation, or more than
  * PRESSURE_PERCENT in use, wakes the spill thread (store_spill.c), which moves the oldest outputs to disk.
  *
- * Threads: any; one lock, never held over I/O but unlink and the opening of an output (one small read).
+ * What is dropped is out of sight at once and removed by a thread (store_reap.c): giving back gigabytes takes long.
+ *
+ * Threads: any; one lock, never held over I/O but rename, mkdir and the opening of an output (one small read).
  * Bounds: memory_bytes for memory (a commit is counted even past it: its bytes are there already); disk_bytes for files.
  */
 #include "shuffle/store_internal.h"
@@ -31,25 +33,23 @@ static void account_unref(store_account *a) {
   if (atomic_fetch_sub(&a->refs, 1) == 1) free(a);
 }
 
-typedef struct counted_output {
-  store_account *account;
-  uint64_t bytes;
-} counted_output;
+void br_store_uncount(counted_output *c) { br_budget_release(&c->account->memory, atomic_exchange(&c->bytes, 0)); }
 
 static void output_memory_gone(void *arg) {
   counted_output *c = arg;
-  br_budget_release(&c->account->memory, c->bytes);
+  br_store_uncount(c);
   account_unref(c->account);
   free(c);
 }
 
 /* Count f until its last reference goes. */
-static void count_output(br_store *s, br_mapfile *f) {
+static counted_output *count_output(br_store *s, br_mapfile *f) {
   counted_output *c = br_malloc(sizeof *c);
   *c = (counted_output){.account = s->account, .bytes = br_mapfile_bytes(f)};
   atomic_fetch_add(&s->account->refs, 1);
-  br_budget_force(&s->account->memory, c->bytes);
+  br_budget_force(&s->account->memory, br_mapfile_bytes(f));
   br_mapfile_on_free(f, output_memory_gone, c);
+  return c;
 }
 
 void br_store_want_free(br_store *s, uint64_t bytes) {
@@ -118,25 +118,13 @@ static void list_newest(br_store *s, store_entry *e) {
   s->newest = e;
 }
 
-void br_store_entry_free(br_store *s, store_entry *e) {
-  br_store_unlist(s, e);
-  if (e->path != NULL) {
-    unlink(e->path);
-    s->disk_bytes -= e->file_bytes;
-    s->disk_full_until_ms = 0;
-  }
-  br_mapfile_unref(e->file);
-  free(e->path);
-  free(e);
-}
-
 /* It's out of the map already. */
 static void drop_entry(br_store *s, store_entry *e) {
   s->outputs--;
   if (e->moving)
     e->dropped = true;
   else
-    br_store_entry_free(s, e);
+    br_store_discard(s, e);
 }
 
 static store_entry *find(br_store *s, uint64_t query, uint32_t stage, uint32_t task) {
@@ -202,7 +190,7 @@ static void put_entry(br_store *s, const br_attempt_id *id, br_mapfile *file, ch
   store_entry *e = br_calloc(1, sizeof *e);
   *e = (store_entry){.id = *id, .file = file, .path = path, .file_bytes = br_mapfile_bytes(file)};
   if (br_mapfile_in_memory(file)) {
-    count_output(s, file);
+    e->counted = count_output(s, file);
     list_newest(s, e);
   } else {
     s->disk_bytes += e->file_bytes;
@@ -272,7 +260,7 @@ br_store_gauge br_store_gauge_now(br_store *s) {
 /* ---- drop */
 static void remove_directory(br_store *s, uint64_t query, const uint32_t *stage) {
   char *dir = directory(s, query, stage);
-  br_remove_tree(dir);
+  br_store_discard_directory(s, dir);
   free(dir);
 }
 
@@ -324,10 +312,13 @@ br_status br_store_new(const br_store_options *o, br_store **out, br_error *err)
   pthread_cond_init(&s->wake, &attributes);
   pthread_condattr_destroy(&attributes);
   s->queries = br_map_new();
+  pthread_cond_init(&s->reap, NULL);
   int failed = pthread_create(&s->spiller, NULL, br_store_spiller, s);
+  s->spiller_runs = failed == 0;
+  if (failed == 0) failed = pthread_create(&s->reaper, NULL, br_store_reaper, s);
+  s->reaper_runs = failed == 0;
   if (failed != 0) {
-    s->stopping = true; /* no thread to join */
-    br_fail_errno(err, failed, BR_BLAME_WORKER, "cannot start the spill thread");
+    br_fail_errno(err, failed, BR_BLAME_WORKER, "cannot start the threads of the shuffle store");
     br_store_free(s);
     return err->code;
   }
@@ -335,25 +326,32 @@ br_status br_store_new(const br_store_options *o, br_store **out, br_error *err)
   return BR_OK;
 }
 
+static void stop_thread(br_store *s, bool *stop, pthread_cond_t *wake, bool runs, pthread_t thread) {
+  pthread_mutex_lock(&s->lock);
+  *stop = true;
+  pthread_cond_signal(wake);
+  pthread_mutex_unlock(&s->lock);
+  if (runs) pthread_join(thread, NULL);
+}
+
 void br_store_free(br_store *s) {
   if (s == NULL) return;
   uint64_t key;
   void *value;
+  stop_thread(s, &s->stopping, &s->wake, s->spiller_runs, s->spiller);
   pthread_mutex_lock(&s->lock);
-  bool join = !s->stopping;
-  s->stopping = true;
-  pthread_cond_signal(&s->wake);
-  pthread_mutex_unlock(&s->lock);
-  if (join) pthread_join(s->spiller, NULL);
   for (size_t it = 0; br_map_next(s->queries, &it, &key, &value);) {
     br_map_remove(s->queries, key);
     query_free(s, value);
     remove_directory(s, key, NULL);
   }
+  pthread_mutex_unlock(&s->lock);
+  stop_thread(s, &s->reaper_stopping, &s->reap, s->reaper_runs, s->reaper); /* it empties the trash first */
   br_map_free(s->queries);
   (void)rmdir(s->dir);
   account_unref(s->account);
   pthread_cond_destroy(&s->wake);
+  pthread_cond_destroy(&s->reap);
   pthread_mutex_destroy(&s->lock);
   free(s->dir);
   free(s);

@@ -15,16 +15,30 @@ typedef struct store_account {
   br_budget memory;
 } store_account;
 
+typedef struct counted_output {
+  store_account *account;
+  _Atomic uint64_t bytes; /* counted now */
+} counted_output;
+
 typedef struct store_entry store_entry;
 struct store_entry {
   br_attempt_id id;
   br_mapfile *file;
   char *path; /* on disk, else NULL */
   uint64_t file_bytes;
+  counted_output *counted;    /* in memory; file frees it */
   bool lent;                  /* its memfd went to another process: moving it to disk would free nothing */
   bool moving;                /* the spill thread copies it */
   bool dropped;               /* while it was being copied: the spill thread frees it */
   store_entry *newer, *older; /* in the list of outputs in memory */
+};
+
+/* Something to remove: an output, or a directory that was renamed out of the way. */
+typedef struct store_trash store_trash;
+struct store_trash {
+  store_trash *next;
+  store_entry *entry;
+  char *dir;
 };
 
 typedef struct store_query {
@@ -44,15 +58,23 @@ struct br_store {
   uint64_t disk_bytes, spilled_bytes, outputs;
   uint64_t want_free_bytes;    /* of memory; 0: nothing to do */
   uint64_t disk_full_until_ms; /* no spilling before */
-  bool disk_full_logged, stopping;
-  pthread_t spiller;
+  bool disk_full_logged, stopping, reaper_stopping;
+  pthread_t spiller, reaper;
+  bool spiller_runs, reaper_runs;
+
+  pthread_cond_t reap; /* the reaper has something to do */
+  store_trash *trash_first, *trash_last;
+  uint64_t trash_number;
 };
 
 void *br_store_spiller(void *store); /* the spill thread */
-/* Under lock: ask for so much free memory. */
-void br_store_want_free(br_store *s, uint64_t bytes);
+void *br_store_reaper(void *store);  /* the thread that removes */
+/* All under lock. */
+void br_store_want_free(br_store *s, uint64_t bytes); /* ask for so much free memory */
+void br_store_uncount(counted_output *c);             /* its memory is about to be free */
 void br_store_unlist(br_store *s, store_entry *e);
-void br_store_entry_free(br_store *s, store_entry *e); /* removes its file */
+void br_store_discard(br_store *s, store_entry *e);             /* to the reaper; the store forgets it */
+void br_store_discard_directory(br_store *s, const char *path); /* out of the way at once, removed by the reaper */
 char *br_store_path(const br_store *s, const br_attempt_id *id);
 
 #endif

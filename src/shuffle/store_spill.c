@@ -74,12 +74,12 @@ static void move_entry(br_store *s, store_entry *e) {
   s->disk_bytes += bytes; /* of the quota, before it is written */
   pthread_mutex_unlock(&s->lock);
   br_status status = copy_out(path, memory, &file, &err);
-  br_mapfile_unref(memory);
   pthread_mutex_lock(&s->lock);
   e->moving = false;
   bool lent = e->lent && !e->dropped; /* somebody asked for the memfd meanwhile: keep what they map */
   if (status == BR_OK && !lent) {
     br_store_unlist(s, e);
+    e->counted = NULL;
     br_mapfile_unref(e->file);
     e->file = file;
     e->path = br_strdup(path);
@@ -94,10 +94,14 @@ static void move_entry(br_store *s, store_entry *e) {
     }
   }
   if (e->dropped) {
-    br_store_entry_free(s, e);
+    if (e->path != NULL) unlink(e->path); /* now, so that the directories are empty */
+    br_store_discard(s, e);
     remove_empty_parents(s, path);
   }
   free(path);
+  pthread_mutex_unlock(&s->lock);
+  br_mapfile_unref(memory); /* frees it, most likely, which takes a while */
+  pthread_mutex_lock(&s->lock);
 }
 
 static bool enough_free(const br_store *s) {

@@ -88,7 +88,7 @@ static void keeps_and_finds(void **unused) {
   assert_null(br_store_get(f.store, 2, 2, 0, 0));
   br_store_drop_stage(f.store, 1, 2);
   assert_null(br_store_get(f.store, 1, 2, 0, 0));
-  assert_int_equal(access(path, F_OK), -1);
+  assert_int_equal(access(path, F_OK), -1); /* out of its place at once */
   free(path);
   g = br_store_gauge_now(f.store);
   assert_true(g.memory_bytes == 0 && g.disk_bytes == 0 && g.outputs == 0);
