@@ -100,8 +100,23 @@ select first(d) from t where a = 10;
 select avg(dt), avg(ts) from t;
 -- hash: 2 stages, HASH 1
 select k, count(distinct b), sum(distinct a), count(*) from t group by k;
+-- hash: 2 stages, SINGLE 1
 select count(distinct b), count(distinct k), sum(distinct k) from t;
+-- hash: 3 stages, HASH 1, SINGLE 1
+-- whole: 2 stages, SINGLE 1
 select count(distinct b) from t;
+-- hash: 3 stages, HASH 1, SINGLE 1
+select count(distinct x), sum(distinct x), avg(distinct x), count(*), avg(y), sum(y) filter (where x is null) from nulls;
+-- hash: 2 stages, HASH 1
+select k, count(distinct b), count(b), avg(d), max(a), count(*) filter (where a > 50) from t group by k;
+select count(distinct x), sum(distinct x), count(*) from (select a as x from t union all select v from dup);
+select k, avg(distinct dec), sum(distinct dec), min(a) from (select k, (a % 5)::decimal(9,2) as dec, a from t) group by k;
+select count(distinct a), count(*), avg(d), max(b) from empty;
+select k, count(distinct a), count(*) from empty group by k;
+select count(distinct e), count(distinct e) + 1, max(e) from t;
+select k, count(distinct e) from t group by k;
+select g, count(distinct r), sum(x) from big group by g;
+select count(distinct g), min(id) from big;
 select count(distinct b), sum(a), count(*), avg(d), min(ts) from t;
 select count(distinct b), sum(distinct b::int) from (select '7' as b from t);
 select count(distinct a) from empty;

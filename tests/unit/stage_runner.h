@@ -21,6 +21,9 @@ typedef struct sr_run {
   char *why; /* the first failure */
 } sr_run;
 
+/* docs/one-task.md, when a test loaded it: each reason must stand there. */
+static const char *sr_reasons;
+
 static inline bool sr_fail(sr_run *r, const char *fmt, ...) BR_PRINTF(2, 3);
 static inline bool sr_fail(sr_run *r, const char *fmt, ...) {
   br_buf b = {0};
@@ -265,6 +268,9 @@ static inline uint32_t sr_task_count(sr_run *r, const br_stage *s) {
 static inline bool sr_stage(sr_run *r, const br_stage *s) {
   for (size_t i = 0; i < s->n_inputs; i++)
     if (s->inputs[i].producer >= s->id) return sr_fail(r, "stage %u reads stage %u", s->id, s->inputs[i].producer);
+  if ((s->rule == BR_TASKS_ONE) != (s->one_task_reason != NULL)) return sr_fail(r, "stage %u: reason and rule", s->id);
+  if (sr_reasons && s->one_task_reason && !strstr(sr_reasons, s->one_task_reason))
+    return sr_fail(r, "the reason \"%s\" is not in docs/one-task.md", s->one_task_reason);
   r->tasks[s->id] = sr_task_count(r, s);
   for (uint32_t t = 0; t < r->tasks[s->id] && !r->why; t++) {
     br_buf text = {0}, create = {0};
@@ -317,6 +323,7 @@ typedef struct sr_config {
 static const sr_config sr_configs[] = {
     {"hash", {.partitions = 3, .broadcast_bytes = 0, .sort_one_task_rows = 0, .two_step_aggregate = true}},
     {"broadcast", {.partitions = 3, .broadcast_bytes = 1e18, .sort_one_task_rows = 1e18, .two_step_aggregate = true}},
+    {"one", {.partitions = 1, .broadcast_bytes = 1000, .sort_one_task_rows = 0, .two_step_aggregate = true}},
     {"whole", {.partitions = 3, .broadcast_bytes = 0, .sort_one_task_rows = 1e18, .two_step_aggregate = false}},
 };
 #define SR_N_CONFIGS (sizeof sr_configs / sizeof *sr_configs)

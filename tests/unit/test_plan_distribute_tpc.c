@@ -70,7 +70,7 @@ static void all_queries(const char *name, const char *generate, const char *quer
 
 static void tpch(void **state) {
   (void)state;
-  all_queries("tpch", "CALL dbgen(sf = 0.01)", "SELECT query FROM tpch_queries() ORDER BY query_nr", 22, 7);
+  all_queries("tpch", "CALL dbgen(sf = 0.01)", "SELECT query FROM tpch_queries() ORDER BY query_nr", 22, 11);
 }
 
 static void tpcds(void **state) {

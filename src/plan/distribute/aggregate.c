@@ -318,6 +318,8 @@ br_status br_dist_aggregate(br_dist *d, const br_node *n, br_drel *out, br_error
   }
   bool nearly_unique = a.n_groups && n->rows >= 0 && out->rows >= 0 && n->rows > 0.5 * out->rows;
   if (splits && !nearly_unique) return in_two_steps(d, &a, out, err);
+  if (d->o->two_step_aggregate && !nearly_unique && !splits && br_distinct_reduces(n))
+    return br_aggregate_distinct(d, n, out, err);
   if (!a.n_groups) return whole_in_one_task(d, &a, out, BR_WHY_WHOLE_AGGREGATE, err);
   return whole_by_keys(d, &a, out, splits ? "nearly unique group keys" : "groups are computed whole", err);
 }

@@ -89,7 +89,7 @@ static bool has_orders(const json_t *a) {
   return br_j_count(br_j_some(a, "order_bys"), "orders") > 0 || br_j_count(a, "arg_orders") > 0;
 }
 
-static bool splits(const json_t *a, bool ordered) {
+bool br_aggregate_splits(const json_t *a, bool ordered) {
   const split_rule *r = rule_of(a);
   if (!r || br_j_count(a, "children") != r->arguments) return false;
   if (br_j_is(a, "aggregate_type", "DISTINCT") || has_orders(a) || br_volatile(a)) return false;
@@ -99,7 +99,7 @@ static bool splits(const json_t *a, bool ordered) {
 
 bool br_aggregates_split(const br_node *n, bool ordered) {
   for (size_t i = 0; i < br_j_count(n->json, "expressions"); i++)
-    if (!splits(br_j_at(n->json, "expressions", i), ordered)) return false;
+    if (!br_aggregate_splits(br_j_at(n->json, "expressions", i), ordered)) return false;
   return true;
 }
 
@@ -133,8 +133,9 @@ static const char *filtered(br_dist *d, const call_text *c, const char *call, co
   return call;
 }
 
-static void add_partial(br_split_agg *out, const char *text, json_t *type) {
+static void add_partial(br_split_agg *out, const char *text, json_t *type, const char *merge) {
   out->partial[out->n] = text;
+  out->merge[out->n] = merge;
   out->types[out->n++] = type;
 }
 
@@ -156,33 +157,35 @@ br_status br_split_aggregate(br_dist *d, const json_t *a, const br_rel *over, si
   memset(out, 0, sizeof *out);
   BR_TRY(call_texts(d, a, over, &c, err));
   const char *x = c.arguments[0] ? c.arguments[0] : "*", *y = c.arguments[1];
+  const char *call = r->partial ? br_arena_printf(m, y ? "%s(%s, %s)" : "%s(%s)", r->partial, x, y) : NULL;
+  json_t *type = br_expr_type(a), *bigint = br_type_plain("BIGINT");
   switch (r->how) {
     case HOW_COUNT:
-      add_partial(out, filtered(d, &c, br_arena_printf(m, "%s(%s)", r->partial, x), NULL), br_expr_type(a));
+      add_partial(out, filtered(d, &c, call, NULL), type, "sum");
       merge = br_arena_printf(m, "coalesce(sum(t.c%zu), 0)", first);
       break;
     case HOW_SAME:
-      add_partial(out, filtered(d, &c, br_arena_printf(m, "%s(%s)", r->partial, x), NULL), br_expr_type(a));
+      add_partial(out, filtered(d, &c, call, NULL), type, r->merge);
       merge = br_arena_printf(m, "%s(t.c%zu)", r->merge, first);
       break;
     case HOW_AVG:
       add_partial(out, filtered(d, &c, br_arena_printf(m, "sum(%s)", x), NULL),
-                  sum_type(d, br_expr_type(br_j_at(a, "children", 0))));
-      add_partial(out, filtered(d, &c, br_arena_printf(m, "count(%s)", x), NULL), br_type_plain("BIGINT"));
+                  sum_type(d, br_expr_type(br_j_at(a, "children", 0))), "sum");
+      add_partial(out, filtered(d, &c, br_arena_printf(m, "count(%s)", x), NULL), bigint, "sum");
       merge =
           br_arena_printf(m, "CAST(sum(t.c%zu) AS DOUBLE) / nullif(CAST(sum(t.c%zu) AS DOUBLE), 0)", first, first + 1);
       break;
     case HOW_FIRST:
-      add_partial(out, filtered(d, &c, br_arena_printf(m, "%s(%s)", r->partial, x), NULL), br_expr_type(a));
-      add_partial(out, filtered(d, &c, "count(*)", NULL), br_type_plain("BIGINT"));
+      add_partial(out, filtered(d, &c, call, NULL), type, NULL);
+      add_partial(out, filtered(d, &c, "count(*)", NULL), bigint, NULL);
       merge = br_arena_printf(m, "%s(t.c%zu) FILTER (WHERE t.c%zu > 0)", r->merge, first, first + 1);
       break;
     case HOW_ARG:
     default:
-      add_partial(out, filtered(d, &c, br_arena_printf(m, "%s(%s, %s)", r->partial, x, y), NULL), br_expr_type(a));
+      add_partial(out, filtered(d, &c, call, NULL), type, NULL);
       add_partial(out,
                   filtered(d, &c, br_arena_printf(m, "%s(%s)", r->merge, y), br_arena_printf(m, "%s IS NOT NULL", x)),
-                  br_expr_type(br_j_at(a, "children", 1)));
+                  br_expr_type(br_j_at(a, "children", 1)), NULL);
       merge = br_arena_printf(m, "%s(t.c%zu, t.c%zu)", r->partial, first, first + 1);
       break;
   }

@@ -214,13 +214,19 @@ BR_MUST_USE br_status br_dist_window(br_dist *d, const br_node *n, br_drel *out,
 typedef struct br_split_agg {
   const char *partial[3];
   json_t *types[3];
+  const char *merge[3]; /* aggregate function that makes one value of several; NULL: not column by column */
   size_t n;
   const char *final; /* over columns p<first>..; text with alias t */
 } br_split_agg;
 /* Can every aggregate of the node be split? (ordered: the child's order matters to first and last) */
+bool br_aggregate_splits(const json_t *aggregate, bool ordered);
 bool br_aggregates_split(const br_node *n, bool ordered);
 BR_MUST_USE br_status br_split_aggregate(br_dist *d, const json_t *aggregate, const br_rel *over, size_t first_column,
                                          br_split_agg *out, br_error *err);
+
+/* ---- aggregate_distinct.c: DISTINCT aggregates of one argument, by way of one row a group and value */
+bool br_distinct_reduces(const br_node *n);
+BR_MUST_USE br_status br_aggregate_distinct(br_dist *d, const br_node *n, br_drel *r, br_error *err);
 
 /* ---- the reasons, docs/one-task.md */
 #define BR_WHY_CONSTANTS "constant rows only"

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * count(DISTINCT x) and the like, alone or beside aggregates that split. Each task first makes one row of every group and
+ * value of x (with the partial results of the others); those rows are spread, once more made one a value, and from then on
+ * DISTINCT has nothing left to do. With GROUP BY the rows go by its keys and the result is complete there; without, they go
+ * by x, and the tasks' results are merged in one task.
+ *
+ * Threads: none. Bounds: none.
+ */
+#include "plan/distribute/distribute.h"
+
+#include <string.h>
+
+typedef struct reduction {
+  const br_node *n;
+  size_t n_groups, n_calls;
+  const json_t *argument; /* x */
+  size_t n_columns;       /* of the reduced rows: groups, x, partial results of the plain aggregates */
+  json_t **types;
+  const char **merges; /* [n_columns] "sum(t.c3)", NULL for groups and x */
+  size_t *first;       /* [n_calls] a plain aggregate's first column */
+  const char **finals; /* [n_calls] over the rows that the last step reads; NULL: `plain` as it is */
+  br_rel child;        /* what the calls' own arguments refer to */
+  json_t **plain;      /* [n_calls] the call over the reduced rows, without DISTINCT; NULL: not a DISTINCT one */
+} reduction;
+
+static const json_t *call_at(const br_node *n, size_t i) { return br_j_at(n->json, "expressions", i); }
+
+static bool is_distinct(const json_t *call) { return br_j_is(call, "aggregate_type", "DISTINCT"); }
+
+static bool reducible(const json_t *call) {
+  static const char *const names[] = {"count", "sum", "sum_no_overflow", "avg", "min", "max"};
+  const json_t *argument = br_j_at(call, "children", 0);
+  if (br_j_count(call, "children") != 1 || br_j_some(call, "filter") || br_volatile(call)) return false;
+  if (br_j_count(br_j_some(call, "order_bys"), "orders") || !br_expr_type(argument)) return false;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (br_j_is(call, "name", names[i])) return true;
+  return false;
+}
+
+/* Merged column by column, whatever the number of steps. */
+static bool plain_splits(const json_t *call) {
+  static const char *const not [] = {"first",  "last",   "arbitrary", "arg_min", "arg_max",
+                                     "argmin", "argmax", "min_by",    "max_by"};
+  for (size_t i = 0; i < sizeof not / sizeof *not ; i++)
+    if (br_j_is(call, "name", not [i])) return false;
+  return br_aggregate_splits(call, false);
+}
+
+static json_t *as_plain(br_dist *d, const json_t *call, json_t *argument) {
+  json_t *copy = br_own_type(d, json_deep_copy(call));
+  json_object_set_new(copy, "aggregate_type", json_string("NON_DISTINCT"));
+  json_object_set_new(copy, "children", json_pack("[O]", argument));
+  return copy;
+}
+
+bool br_distinct_reduces(const br_node *n) {
+  const json_t *argument = NULL;
+  for (size_t i = 0; i < br_j_count(n->json, "expressions"); i++) {
+    const json_t *call = call_at(n, i), *x = br_j_at(call, "children", 0);
+    if (!is_distinct(call)) {
+      if (!plain_splits(call)) return false;
+      continue;
+    }
+    if (!reducible(call) || (argument && !json_equal((json_t *)argument, (json_t *)x))) return false;
+    argument = x;
+  }
+  return argument != NULL;
+}
+
+static br_status describe(br_dist *d, const br_node *n, const br_drel *child, reduction *r, br_buf *partials,
+                          br_error *err) {
+  memset(r, 0, sizeof *r);
+  r->child = br_branch_rel(child, 0);
+  r->n = n;
+  r->n_groups = br_j_count(n->json, "groups");
+  r->n_calls = br_j_count(n->json, "expressions");
+  size_t at = r->n_groups + 1, most = at + 3 * r->n_calls;
+  r->types = br_arena_alloc(d->arena, most * sizeof *r->types);
+  r->merges = br_arena_alloc(d->arena, most * sizeof *r->merges);
+  r->first = br_arena_alloc(d->arena, (r->n_calls + 1) * sizeof *r->first);
+  r->finals = br_arena_alloc(d->arena, (r->n_calls + 1) * sizeof *r->finals);
+  r->plain = br_arena_alloc(d->arena, (r->n_calls + 1) * sizeof *r->plain);
+  for (size_t g = 0; g < r->n_groups; g++) r->types[g] = n->types[g];
+  for (size_t i = 0; i < r->n_calls; i++) {
+    br_split_agg split;
+    if (is_distinct(call_at(n, i))) {
+      r->argument = br_j_at(call_at(n, i), "children", 0);
+      continue;
+    }
+    BR_TRY(br_split_aggregate(d, call_at(n, i), &r->child, at, &split, err));
+    r->first[i] = at;
+    r->finals[i] = split.final;
+    for (size_t p = 0; p < split.n; p++, at++) {
+      r->types[at] = split.types[p];
+      r->merges[at] = br_arena_printf(d->arena, "%s(t.c%zu)", split.merge[p], at);
+      br_buf_printf(partials, ", %s AS c%zu", split.partial[p], at);
+    }
+  }
+  r->n_columns = at;
+  r->types[r->n_groups] = br_expr_type(r->argument);
+  json_t *x = br_own_type(d, json_pack("{s:s, s:s, s:O, s:i}", "expression_class", "BOUND_REF", "type", "BOUND_REF",
+                                       "return_type", r->types[r->n_groups], "index", (int)r->n_groups));
+  for (size_t i = 0; i < r->n_calls; i++)
+    if (is_distinct(call_at(n, i))) r->plain[i] = as_plain(d, call_at(n, i), x);
+  return BR_OK;
+}
+
+static void columns_are(br_dist *d, br_drel *out, json_t *const *types, size_t n, double rows) {
+  out->n_columns = n;
+  out->types = types;
+  out->needed = NULL;
+  out->binds = br_arena_alloc(d->arena, (n + 1) * sizeof *out->binds); /* only own text reads it */
+  out->ordered = false;
+  br_no_clustering(out);
+  br_set_rows(out, rows);
+}
+
+/* SELECT g0 AS c0, …, gN AS cN, <partials> FROM (SELECT t.*, <groups and x> FROM (child) t) t GROUP BY g0, … */
+static br_status one_row_a_value(br_dist *d, const reduction *r, br_drel *out, const char *partials, br_error *err) {
+  br_status status = BR_OK;
+  br_rel over = br_branch_rel(out, 0);
+  br_buf before = {0}, after = {0};
+  br_buf_str(&before, "SELECT ");
+  br_buf_str(&after, ") t GROUP BY ");
+  for (size_t g = 0; g <= r->n_groups; g++) {
+    br_buf_printf(&before, "%sg%zu AS c%zu", g ? ", " : "", g, g);
+    br_buf_printf(&after, "%sg%zu", g ? ", " : "", g);
+  }
+  br_buf_printf(&before, "%s FROM (SELECT t.*", partials);
+  for (size_t g = 0; g <= r->n_groups; g++) {
+    const json_t *e = g < r->n_groups ? br_j_at(r->n->json, "groups", g) : r->argument;
+    br_buf_str(&before, ", ");
+    BR_TRY_GOTO(br_emit_expr(d->emit, e, &over, "t", &before, err));
+    br_buf_printf(&before, " AS g%zu", g);
+  }
+  br_buf_str(&before, " FROM ");
+  br_wrap_text(d, out, br_arena_strdup(d->arena, br_buf_cstr(&before)), br_arena_strdup(d->arena, br_buf_cstr(&after)));
+  columns_are(d, out, r->types, r->n_columns, out->rows);
+  br_label_all(d, out, "distinct values with partial aggregate");
+done:
+  br_buf_free(&before);
+  br_buf_free(&after);
+  return status;
+}
+
+static void once_more(br_dist *d, const reduction *r, br_drel *out) {
+  br_buf before = {0}, after = {0};
+  br_buf_str(&before, "SELECT ");
+  for (size_t i = 0; i < r->n_columns; i++) {
+    br_buf_str(&before, i ? ", " : "");
+    if (r->merges[i])
+      br_buf_printf(&before, "%s AS c%zu", r->merges[i], i);
+    else
+      br_buf_printf(&before, "t.c%zu AS c%zu", i, i);
+  }
+  br_buf_str(&before, " FROM ");
+  for (size_t g = 0; g <= r->n_groups; g++) br_buf_printf(&after, "%st.c%zu", g ? ", " : " GROUP BY ", g);
+  br_wrap_text(d, out, br_arena_strdup(d->arena, br_buf_cstr(&before)), br_arena_strdup(d->arena, br_buf_cstr(&after)));
+  br_buf_free(&before);
+  br_buf_free(&after);
+}
+
+/* The node's own columns. */
+static br_status finals(br_dist *d, const reduction *r, br_drel *out, br_error *err) {
+  br_status status = BR_OK;
+  br_rel over = br_branch_rel(out, 0);
+  br_buf before = {0}, after = {0};
+  br_buf_str(&before, "SELECT ");
+  for (size_t g = 0; g < r->n_groups; g++) br_buf_printf(&before, "%st.c%zu AS c%zu", g ? ", " : "", g, g);
+  for (size_t i = 0; i < r->n_calls; i++) {
+    br_buf_str(&before, r->n_groups + i ? ", " : "");
+    if (r->finals[i])
+      br_buf_str(&before, r->finals[i]);
+    else
+      BR_TRY_GOTO(br_emit_aggregate(d->emit, r->plain[i], &over, "t", &before, err));
+    br_buf_printf(&before, " AS c%zu", r->n_groups + i);
+  }
+  br_buf_str(&before, " FROM ");
+  for (size_t g = 0; g < r->n_groups; g++) br_buf_printf(&after, "%st.c%zu", g ? ", " : " GROUP BY ", g);
+  br_wrap_text(d, out, br_arena_strdup(d->arena, br_buf_cstr(&before)), br_arena_strdup(d->arena, br_buf_cstr(&after)));
+  out->n_columns = r->n->n_columns;
+  out->types = r->n->types;
+  out->binds = r->n->binds;
+  out->needed = d->needs[r->n->id];
+  br_set_rows(out, r->n->rows);
+  br_label_all(d, out, "final aggregate");
+done:
+  br_buf_free(&before);
+  br_buf_free(&after);
+  return status;
+}
+
+/* Without GROUP BY: one row a task, gathered. */
+static br_status one_row_a_task(br_dist *d, reduction *r, br_drel *out, br_error *err) {
+  br_status status = BR_OK;
+  br_rel over = br_branch_rel(out, 0);
+  br_buf before = {0};
+  size_t at = 0;
+  json_t **types = br_arena_alloc(d->arena, (3 * r->n_calls + 1) * sizeof *types);
+  br_buf_str(&before, "SELECT ");
+  for (size_t i = 0; i < r->n_calls; i++) {
+    br_split_agg split;
+    const json_t *a = r->plain[i] ? r->plain[i] : call_at(r->n, i);
+    BR_TRY_GOTO(br_split_aggregate(d, a, r->plain[i] ? &over : &r->child, at, &split, err));
+    r->finals[i] = split.final;
+    for (size_t p = 0; p < split.n; p++, at++) {
+      const char *text = r->plain[i] ? split.partial[p] : r->merges[r->first[i] + p];
+      types[at] = split.types[p];
+      br_buf_printf(&before, "%s%s AS c%zu", at ? ", " : "", text, at);
+    }
+  }
+  br_buf_str(&before, " FROM ");
+  br_wrap_text(d, out, br_arena_strdup(d->arena, br_buf_cstr(&before)), "");
+  columns_are(d, out, types, at, 1);
+  br_label_all(d, out, "partial aggregate");
+  BR_TRY_GOTO(br_exchange_single(d, out, BR_WHY_FINAL_AGGREGATE, false, err));
+done:
+  br_buf_free(&before);
+  return status;
+}
+
+br_status br_aggregate_distinct(br_dist *d, const br_node *n, br_drel *out, br_error *err) {
+  br_status status = BR_OK;
+  br_buf partials = {0};
+  reduction r;
+  BR_TRY_GOTO(describe(d, n, out, &r, &partials, err));
+  BR_TRY_GOTO(one_row_a_value(d, &r, out, br_buf_cstr(&partials), err));
+  size_t n_keys = r.n_groups ? r.n_groups : 1;
+  br_hash_keys keys = br_hash_keys_new(d, n_keys);
+  for (size_t i = 0; i < n_keys; i++) BR_TRY_GOTO(br_hash_key_column(d, out, i, &keys, err));
+  BR_TRY_GOTO(br_exchange_hash(d, out, &keys, r.n_groups ? "group keys" : "values of the DISTINCT argument", err));
+  once_more(d, &r, out);
+  if (r.n_groups) {
+    br_drel before = *out;
+    BR_TRY_GOTO(finals(d, &r, out, err));
+    out->keys = before.keys;
+    out->n_keys = before.n_keys;
+    out->aligned = before.aligned;
+  } else {
+    BR_TRY_GOTO(one_row_a_task(d, &r, out, err));
+    BR_TRY_GOTO(finals(d, &r, out, err));
+  }
+done:
+  br_buf_free(&partials);
+  return status;
+}
