@@ -254,6 +254,7 @@ static br_status append_unions(br_colset *c, br_col *col, int64_t at, const br_v
 
 br_status br_col_append(br_colset *c, br_col *col, int64_t at, const br_vec *v, const uint32_t *rows, uint32_t n,
                         br_error *err) {
+  if (n == 0) return BR_OK;
   switch (v->kind) {
     case BR_VEC_NULL: return BR_OK;
     case BR_VEC_UNION: return append_unions(c, col, at, v, rows, n, err);

@@ -6,6 +6,7 @@
 
 #include "arrow/builder.h"
 #include "base/mem.h"
+#include <stdio.h>
 #include <string.h>
 
 typedef struct spec {
@@ -88,6 +89,10 @@ static inline void spec_schema(const spec *s, struct ArrowSchema *out) {
     struct ArrowBuffer b;
     BR_ASSERT(ArrowMetadataBuilderInit(&b, NULL) == 0);
     BR_ASSERT(ArrowMetadataBuilderAppend(&b, ArrowCharView("ARROW:extension:name"), ArrowCharView(s->extension)) == 0);
+    if (strcmp(s->extension, "arrow.opaque") == 0) {
+      const char *what = "{\"type_name\":\"hugeint\",\"vendor_name\":\"DuckDB\"}";
+      BR_ASSERT(ArrowMetadataBuilderAppend(&b, ArrowCharView("ARROW:extension:metadata"), ArrowCharView(what)) == 0);
+    }
     BR_ASSERT(ArrowSchemaSetMetadata(out, (const char *)b.data) == 0);
     ArrowBufferReset(&b);
   }
@@ -191,6 +196,12 @@ static inline void make_vec(br_arena *a, const spec *s, uint32_t rows, unsigned 
       for (size_t i = 0; i < rows * width; i++) p[i] = s->kind == BR_VEC_BOOL ? next(r) & 1 : (uint8_t)next(r);
       for (uint32_t i = 0; s->kind == BR_VEC_INTERVAL && i < rows; i++)
         p[16 * i + 15] = p[16 * i + 14] = 0; /* x 1000 must fit */
+      bool decimal = s->format[0] == 'd', time = s->format[0] == 't' && s->kind == BR_VEC_FIXED;
+      for (uint32_t i = 0; (decimal || time) && i < rows; i++) { /* in the range of the type: others check it */
+        int16_t small = (int16_t)((int)(next(r) % (decimal ? 19999 : 9999)) - (decimal ? 9999 : 0));
+        memset(p + i * width, small < 0 ? 0xff : 0, width);
+        memcpy(p + i * width, &small, 2);
+      }
       v->data = p;
       break;
     }
