@@ -3,6 +3,7 @@
  * needs workers br_session_workers starts thread, port and processes; brant_close ends them in the opposite order.
  * Bounds: CLOSE_GRACE_MS for workers to end by themselves, WAIT_WORKERS_MS for them to join. */
 #include "coordinator/session.h"
+#include "shuffle/clients.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,6 +156,7 @@ static void stop_on_loop(void *arg) {
   start_msg *m = arg;
   br_driver_free(m->s->driver);
   m->s->driver = NULL;
+  br_clients_close(m->s->loop); /* connections to workers that results were read over */
   br_loop_stop(m->s->loop);
   signal_done(m);
 }
