@@ -28,9 +28,8 @@
 static void on_prepare(uv_prepare_t *h);
 
 static void mark_dirty(br_h2 *c) {
-  if (c->dirty || c->dying) return;
   c->dirty = true;
-  if (c->depth == 0) uv_prepare_start(&c->prepare, on_prepare);
+  if (c->depth == 0 && !c->dying) uv_prepare_start(&c->prepare, on_prepare); /* no effect when it is started */
 }
 
 static void free_stream(br_h2_stream *s) {
@@ -79,7 +78,11 @@ static void destroy(br_h2 *c) {
 }
 
 static void leave(br_h2 *c) {
-  if (--c->depth == 0 && c->dying) destroy(c);
+  if (--c->depth > 0) return;
+  if (c->dying)
+    destroy(c);
+  else if (c->dirty) /* by a callback that pump did not see */
+    uv_prepare_start(&c->prepare, on_prepare);
 }
 
 /* The connection ends, with c->why filled. */
