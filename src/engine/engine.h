@@ -15,11 +15,11 @@ typedef struct br_engine br_engine;   /* one DuckDB instance; thread-safe */
 typedef struct br_session br_session; /* one connection: settings, temporary objects; one statement at a time */
 
 typedef struct br_engine_options {
-  uint32_t threads;                /* 0: DuckDB's default */
-  uint64_t memory_bytes;           /* 0: DuckDB's default */
-  uint64_t temp_quota_bytes;       /* 0: no limit but the disk */
-  const char *temp_dir;            /* NULL: no spilling */
-  const char *extension_dir;       /* NULL: DuckDB's default */
+  uint32_t threads;          /* 0: DuckDB's default */
+  uint64_t memory_bytes;     /* 0: DuckDB's default */
+  uint64_t temp_quota_bytes; /* 0: no limit but the disk */
+  const char *temp_dir;      /* NULL: no spilling */
+  const char *extension_dir; /* NULL: DuckDB's default */
 } br_engine_options;
 BR_MUST_USE br_status br_engine_open(const br_engine_options *o, br_engine **out, br_error *err);
 void br_engine_close(br_engine *e);
@@ -39,25 +39,37 @@ BR_MUST_USE br_status br_sql_split(const char *script, char ***texts, size_t **o
  * look for a place in a text, not for its meaning. */
 const char *br_sql_skip(const char *p);
 bool br_sql_is_blank(const char *p); /* a space or a comment starts at p */
-typedef enum br_statement { BR_STMT_SELECT, BR_STMT_SETTING, BR_STMT_DDL, BR_STMT_ATTACH, BR_STMT_COPY, BR_STMT_EXPLAIN, BR_STMT_OTHER } br_statement;
+typedef enum br_statement {
+  BR_STMT_SELECT,
+  BR_STMT_SETTING,
+  BR_STMT_DDL,
+  BR_STMT_ATTACH,
+  BR_STMT_COPY,
+  BR_STMT_EXPLAIN,
+  BR_STMT_OTHER
+} br_statement;
 /* Parses and binds: a syntax error or an unknown column is BR_INVALID with DuckDB's message (it has the place). */
 BR_MUST_USE br_status br_session_classify(br_session *s, const char *sql, br_statement *out, br_error *err);
 BR_MUST_USE br_status br_session_execute(br_session *s, const char *sql, br_error *err); /* no rows wanted */
 
 /* A small materialised result as text: cell(r, c) NULL for NULL. For footers, settings, tests: not for data. */
-typedef struct br_table { size_t rows, columns; char **cells; char **names; } br_table;
+typedef struct br_table {
+  size_t rows, columns;
+  char **cells;
+  char **names;
+} br_table;
 BR_MUST_USE br_status br_session_table(br_session *s, const char *sql, br_table *out, br_error *err);
 const char *br_table_cell(const br_table *t, size_t row, size_t column);
 void br_table_free(br_table *t);
 
 /* ---- planning */
 typedef struct br_planned {
-  char *json;            /* json_serialize_plan(sql, optimize := true), settings of plan-json */
-  char *explain_json;    /* EXPLAIN (FORMAT json) of the same text, for estimated cardinalities */
-  char **names;          /* of the result's columns, from the prepared statement */
-  char **types;          /* SQL types of the result's columns */
-  size_t columns;        /* 0 if the text stands for several statements (PIVOT without IN): those are always refused */
-  char *refused;         /* not NULL: DuckDB can't serialise this plan, and why (json is NULL then); not an error */
+  char *json;         /* json_serialize_plan(sql, optimize := true), settings of plan-json */
+  char *explain_json; /* EXPLAIN (FORMAT json) of the same text, for estimated cardinalities */
+  char **names;       /* of the result's columns, from the prepared statement */
+  char **types;       /* SQL types of the result's columns */
+  size_t columns;     /* 0 if the text stands for several statements (PIVOT without IN): those are always refused */
+  char *refused;      /* not NULL: DuckDB can't serialise this plan, and why (json is NULL then); not an error */
 } br_planned;
 /* Plans on this session, with its views and settings; the optimizer switches are set for the call and put back after it. */
 BR_MUST_USE br_status br_session_plan(br_session *s, const char *sql, br_planned *out, br_error *err);
@@ -66,7 +78,7 @@ void br_planned_free(br_planned *p);
 /* ---- a local stream of batches (small queries, the caller's own thread) */
 typedef struct br_local_stream br_local_stream;
 BR_MUST_USE br_status br_session_stream(br_session *s, const char *sql, br_local_stream **out, br_error *err);
-br_schema *br_local_stream_schema(br_local_stream *st); /* borrowed */
+br_schema *br_local_stream_schema(br_local_stream *st);                                         /* borrowed */
 BR_MUST_USE br_status br_local_stream_next(br_local_stream *st, br_batch **out, br_error *err); /* *out NULL: end */
 void br_local_stream_free(br_local_stream *st);
 /* (br_session_stream_over, which reads input(k) too, is below at the inputs.) */
@@ -79,11 +91,11 @@ BR_MUST_USE br_status br_session_schema(br_session *s, const char *const *types,
 
 /* ---- a task */
 typedef struct br_run_input {
-  uint32_t number;        /* input(number) in the SQL */
-  br_schema *schema;      /* borrowed; the columns of input(number) */
-  uint64_t rows;          /* cardinality for the optimizer */
+  uint32_t number;   /* input(number) in the SQL */
+  br_schema *schema; /* borrowed; the columns of input(number) */
+  uint64_t rows;     /* cardinality for the optimizer */
   bool rows_known;
-  bool ordered;           /* one reader, batches in the order of next() */
+  bool ordered; /* one reader, batches in the order of next() */
   /* The next batch, from any DuckDB thread, several at once. May block (bounded by cancel). *out NULL: end. */
   br_status (*next)(void *arg, br_batch **out, br_error *err);
   void *arg;
@@ -94,8 +106,8 @@ typedef struct br_run_input {
 
 /* A local stream whose SQL may read input(k): how results are projected and printed. The inputs (copied; what they point to is
  * borrowed) must outlive the stream. */
-BR_MUST_USE br_status br_session_stream_over(br_session *s, const char *sql, const br_run_input *inputs, size_t n_inputs,
-                                             br_local_stream **out, br_error *err);
+BR_MUST_USE br_status br_session_stream_over(br_session *s, const char *sql, const br_run_input *inputs,
+                                             size_t n_inputs, br_local_stream **out, br_error *err);
 
 typedef struct br_run_sink {
   void *arg;
@@ -110,10 +122,15 @@ typedef struct br_run_sink {
 } br_run_sink;
 
 /* cpu_us is the process's CPU time while the run lasted; peak memory and spill are of the instance, and known with profile. */
-typedef struct br_run_stats { uint64_t wall_us, cpu_us, rows_out; uint64_t peak_memory_bytes, spill_bytes; char *profile_json; } br_run_stats;
+typedef struct br_run_stats {
+  uint64_t wall_us, cpu_us, rows_out;
+  uint64_t peak_memory_bytes, spill_bytes;
+  char *profile_json;
+} br_run_stats;
 typedef struct br_run {
   const char *sql;
-  const br_run_input *inputs; size_t n_inputs;
+  const br_run_input *inputs;
+  size_t n_inputs;
   const br_run_sink *sink;
   bool ordered;            /* sink gets rows in order, one thread */
   bool profile;            /* fill stats.profile_json (free it) */

@@ -116,8 +116,17 @@ static br_status bind_inputs(br_local_stream *st, const br_run_input *inputs, si
   st->ctx.run = &st->run;
   pthread_mutex_init(&st->ctx.mutex, NULL);
   st->over = true;
-  set_run(st->session, &st->ctx);
-  return br_input_prepare(&st->ctx, err);
+  BR_TRY(br_input_prepare(&st->ctx, err));
+  set_run(st->session, &st->ctx); /* from here on cancel and progress look at the inputs */
+  return BR_OK;
+}
+
+/* DuckDB waits for its threads when a result is dropped half-way: none of them may be left waiting for a batch. */
+static void wake_inputs(br_local_stream *st) {
+  if (!st->over) return;
+  br_error stop;
+  (void)!br_fail(&stop, BR_CANCELLED, BR_BLAME_NONE, "the stream was given up");
+  br_run_store(&st->ctx, &stop);
 }
 
 static void release_inputs(br_local_stream *st) {
@@ -209,6 +218,7 @@ br_status br_local_stream_next(br_local_stream *st, br_batch **out, br_error *er
 
 void br_local_stream_free(br_local_stream *st) {
   if (!st) return;
+  wake_inputs(st);
   if (st->has_result) duckdb_destroy_result(&st->result);
   if (st->ps) duckdb_destroy_prepare(&st->ps);
   release_inputs(st);

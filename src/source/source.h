@@ -24,11 +24,16 @@ void br_source_free(br_source *s); /* snapshots stay valid */
 BR_MUST_USE br_status br_source_expand(br_session *session, const char *const *patterns, size_t n, char ***paths,
                                        size_t *n_paths, br_error *err);
 
-typedef struct br_row_group { uint64_t first_row, rows, bytes; } br_row_group; /* bytes: compressed, of all columns */
-typedef struct br_file_column { const char *name; uint64_t bytes; } br_file_column;
+typedef struct br_row_group {
+  uint64_t first_row, rows, bytes;
+} br_row_group; /* bytes: compressed, of all columns */
+typedef struct br_file_column {
+  const char *name;
+  uint64_t bytes;
+} br_file_column;
 typedef struct br_file {
   const char *path;
-  bool local;                  /* size and mtime are from stat; else from the remote listing */
+  bool local; /* size and mtime are from stat; else from the remote listing */
   uint64_t size_bytes, mtime_ns;
   uint64_t rows;
   size_t n_groups, n_columns;
@@ -51,19 +56,25 @@ BR_MUST_USE br_status br_snapshot_check(const br_snapshot *s, br_error *err);
 
 /* ---- splits of files */
 typedef struct br_piece {
-  uint32_t file;                 /* in the snapshot */
-  uint64_t first_row, last_row;  /* file_row_number, both included */
-  uint64_t rows, bytes;          /* bytes: compressed, of the columns asked for */
+  uint32_t file;                /* in the snapshot */
+  uint64_t first_row, last_row; /* file_row_number, both included */
+  uint64_t rows, bytes;         /* bytes: compressed, of the columns asked for */
   bool whole_file;
 } br_piece;
-typedef struct br_split { br_piece *pieces; size_t n; uint64_t rows, bytes; } br_split;
+typedef struct br_split {
+  br_piece *pieces;
+  size_t n;
+  uint64_t rows, bytes;
+} br_split;
 typedef struct br_split_options {
-  const char *const *columns; size_t n_columns; /* what will be read; NULL: all */
-  uint64_t target_bytes;                        /* of a split; 0: no wish */
-  uint32_t min_splits, max_splits;              /* 0: no wish; max wins over target, row groups win over min */
+  const char *const *columns;
+  size_t n_columns;                /* what will be read; NULL: all */
+  uint64_t target_bytes;           /* of a split; 0: no wish */
+  uint32_t min_splits, max_splits; /* 0: no wish; max wins over target, row groups win over min */
 } br_split_options;
 /* In the order of files and rows. Files without rows are in no split: *n is 0 if there are none with rows. */
-BR_MUST_USE br_status br_snapshot_splits(const br_snapshot *s, const br_split_options *o, br_split **out, size_t *n, br_error *err);
+BR_MUST_USE br_status br_snapshot_splits(const br_snapshot *s, const br_split_options *o, br_split **out, size_t *n,
+                                         br_error *err);
 void br_splits_free(br_split *splits, size_t n);
 /* Append what stands in FROM: read_parquet([...], options) for whole files, or a parenthesised SELECT with file_row_number
  * ranges, or their UNION ALL BY NAME. options: text of further named arguments, or NULL; if it asks for file_row_number that
@@ -71,17 +82,22 @@ void br_splits_free(br_split *splits, size_t n);
 void br_split_sql(const br_snapshot *s, const br_split *split, const char *options, br_buf *out);
 
 /* ---- splits of tables (of an attached DuckDB file, read-only for the query) */
-typedef struct br_table_split { uint64_t first_row, last_row, rows; bool whole_table; } br_table_split; /* rowid, both included */
+typedef struct br_table_split {
+  uint64_t first_row, last_row, rows;
+  bool whole_table;
+} br_table_split; /* rowid, both included */
 /* rows is the share of the true count: deleted rows leave gaps. A table with a column of its own called rowid is one split. */
 BR_MUST_USE br_status br_table_splits(br_session *session, const char *catalog, const char *schema, const char *table,
-                                      uint64_t target_rows, uint32_t min_splits, uint32_t max_splits, br_table_split **out,
-                                      size_t *n, br_error *err);
-void br_table_split_sql(const char *catalog, const char *schema, const char *table, const br_table_split *split, br_buf *out);
+                                      uint64_t target_rows, uint32_t min_splits, uint32_t max_splits,
+                                      br_table_split **out, size_t *n, br_error *err);
+void br_table_split_sql(const char *catalog, const char *schema, const char *table, const br_table_split *split,
+                        br_buf *out);
 
 /* ---- true cardinalities in a text */
 /* The text with `explicit_cardinality := <rows by the footers>` in every Parquet scan that has none; so DuckDB orders joins by
  * true sizes. For SELECT and for CREATE [OR REPLACE] [TEMP] VIEW or TABLE … AS SELECT; anything else, and scans whose files cannot
  * be told from the text, come back unchanged. *bytes: size of the files of all scans in the text. Free *out. */
-BR_MUST_USE br_status br_source_rewrite(br_session *session, br_source *s, const char *sql, char **out, uint64_t *bytes, br_error *err);
+BR_MUST_USE br_status br_source_rewrite(br_session *session, br_source *s, const char *sql, char **out, uint64_t *bytes,
+                                        br_error *err);
 
 #endif

@@ -121,17 +121,18 @@ static void options_sql(const char *options, br_buf *out) {
 /* All the whole files of a split as one scan; false if there are none. */
 static bool whole_files(const br_snapshot *s, const br_split *split, const char *options, br_buf *out) {
   uint64_t rows = 0;
+  size_t files = 0;
   for (size_t i = 0; i < split->n; i++) {
     if (!split->pieces[i].whole_file) continue;
     const char *path = s->files[split->pieces[i].file]->file.path;
-    br_buf_str(out, rows ? ", " : "read_parquet([");
+    br_buf_str(out, files++ ? ", " : "read_parquet([");
     br_buf_sql_literal(out, path, strlen(path));
-    rows += split->pieces[i].rows;
+    rows += s->files[split->pieces[i].file]->file.rows;
   }
-  if (!rows) return false;
+  if (!files) return false;
   br_buf_char(out, ']');
   if (!has_word(options, "explicit_cardinality"))
-    br_buf_printf(out, ", explicit_cardinality := %llu", (unsigned long long)rows);
+    br_buf_printf(out, ", explicit_cardinality := %llu", (unsigned long long)(rows ? rows : 1));
   options_sql(options, out);
   return true;
 }

@@ -14,6 +14,7 @@ typedef struct source {
   int64_t served;
   int blocked;
   bool cancelled;
+  uint64_t known_rows; /* 0: not known */
 } source;
 
 static br_status source_next(void *arg, br_batch **out, br_error *err) {
@@ -64,7 +65,13 @@ static void source_free(source *s) {
 }
 
 static br_run_input source_input(source *s, uint32_t number) {
-  return (br_run_input){.number = number, .schema = s->schema, .next = source_next, .cancel = source_cancel, .arg = s};
+  return (br_run_input){.number = number,
+                        .schema = s->schema,
+                        .rows = s->known_rows,
+                        .rows_known = s->known_rows > 0,
+                        .next = source_next,
+                        .cancel = source_cancel,
+                        .arg = s};
 }
 
 static br_status run_failing(fixture *f, collect *c, source *s, size_t n, const char *sql, bool is_ordered,
@@ -348,29 +355,76 @@ static void stream_failures(void **state) {
   expect_cell(f->session, "SELECT 1", "1");
 }
 
-/* Progress of a run is what its inputs fed. */
+/* A local stream over an input: its rows, its error, and given up while the input blocks. */
+static void streams_over(void **state) {
+  fixture *f = *state;
+  br_local_stream *st;
+  br_batch *b;
+  source s = {.good = 3};
+  source_init(f, &s);
+  br_run_input in = source_input(&s, 0);
+  OK(br_session_stream_over(f->session, "SELECT count(*), sum(c0) AS s FROM input(0)", &in, 1, &st, &err));
+  OK(br_local_stream_next(st, &b, &err));
+  assert_int_equal(batch_int64(b, 0, 0), 60000);
+  br_batch_unref(b);
+  br_local_stream_free(st);
+  for (int blocks = 0; blocks < 2; blocks++) {
+    s.then = blocks ? BLOCKS : FAILS;
+    s.served = 0;
+    br_error e = {0};
+    br_status status = br_session_stream_over(f->session, "SELECT * FROM input(0)", &in, 1, &st, &e);
+    int64_t rows = 0;
+    while (status == BR_OK && !(blocks && rows > 0)) {
+      status = br_local_stream_next(st, &b, &e);
+      if (status != BR_OK) break;
+      assert_non_null(b);
+      rows += br_batch_rows(b);
+      br_batch_unref(b);
+    }
+    if (blocks)
+      assert_int_equal(status, BR_OK);
+    else {
+      assert_int_equal(status, BR_FETCH);
+      assert_int_equal(e.lost.worker, 42);
+    }
+    br_local_stream_free(st);
+    assert_int_equal(s.blocked, 0);
+  }
+  source_free(&s);
+  expect_cell(f->session, "SELECT 1", "1");
+}
+
+/* Progress of a run is what its inputs fed, of what they said they have. */
 static void progress(void **state) {
   fixture *f = *state;
-  source s = {.good = 5, .then = BLOCKS};
-  source_init(f, &s);
-  running r = {.f = f, .c = collect_new(), .s = &s, .n = 1, .sql = "SELECT c0 FROM input(0)"};
-  pthread_t t;
-  pthread_create(&t, NULL, run_thread, &r);
-  pthread_mutex_lock(&s.mutex);
-  while (!s.blocked) pthread_cond_wait(&s.changed, &s.mutex);
-  pthread_mutex_unlock(&s.mutex);
-  assert_true(br_session_progress(f->session) < 0); /* its rows are not known */
-  br_session_cancel(f->session);
-  pthread_join(t, NULL);
-  collect_free(r.c);
-  source_free(&s);
+  for (int known = 0; known < 2; known++) {
+    source s = {.good = 5, .then = BLOCKS, .known_rows = known ? 10 * 20000 : 0};
+    source_init(f, &s);
+    running r = {.f = f, .c = collect_new(), .s = &s, .n = 1, .sql = "SELECT c0 FROM input(0)"};
+    pthread_t t;
+    pthread_create(&t, NULL, run_thread, &r);
+    pthread_mutex_lock(&s.mutex);
+    while (!s.blocked) pthread_cond_wait(&s.changed, &s.mutex);
+    pthread_mutex_unlock(&s.mutex);
+    double p = br_session_progress(f->session);
+    if (known)
+      assert_true(p > 0 && p <= 0.5); /* another thread may still be busy with its batch */
+    else
+      assert_true(p < 0);
+    br_session_cancel(f->session);
+    pthread_join(t, NULL);
+    assert_int_equal(r.status, BR_CANCELLED);
+    collect_free(r.c);
+    source_free(&s);
+  }
+  assert_true(br_session_progress(f->session) < 0);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(input_fails),     cmocka_unit_test(sink_fails),
-                                     cmocka_unit_test(sql_fails),       cmocka_unit_test(wrong_batch),
-                                     cmocka_unit_test(cancel_blocked),  cmocka_unit_test(cancel_working),
-                                     cmocka_unit_test(failure_wakes),   cmocka_unit_test(streams),
-                                     cmocka_unit_test(stream_failures), cmocka_unit_test(progress)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(input_fails),   cmocka_unit_test(sink_fails),     cmocka_unit_test(sql_fails),
+      cmocka_unit_test(wrong_batch),   cmocka_unit_test(cancel_blocked), cmocka_unit_test(cancel_working),
+      cmocka_unit_test(failure_wakes), cmocka_unit_test(streams),        cmocka_unit_test(stream_failures),
+      cmocka_unit_test(streams_over),  cmocka_unit_test(progress)};
   return cmocka_run_group_tests(tests, fixture_open, fixture_close);
 }

@@ -271,6 +271,12 @@ static void split_texts(void **state) {
   assert_non_null(strstr(br_buf_cstr(&have), "], explicit_cardinality := 60, union_by_name := true)"));
   free(want);
   br_splits_free(splits, n);
+  br_piece piece = {.file = 0, .whole_file = true}; /* made by hand: the rows are the file's */
+  br_buf_clear(&have);
+  br_split_sql(one, &(br_split){.pieces = &piece, .n = 1}, NULL, &have);
+  want = br_asprintf("read_parquet(['%s/big.parquet'], explicit_cardinality := 100000)", f->scratch);
+  assert_string_equal(br_buf_cstr(&have), want);
+  free(want);
   OK(br_snapshot_splits(one, &(br_split_options){.min_splits = 5}, &splits, &n, &err));
   assert_int_equal(n, 5);
   br_buf_clear(&have);
