@@ -61,6 +61,7 @@ static void carry_out_run(sim_world *w, const br_action *a) {
   at->worker = (uint32_t)sim_worker_by_id(w, a->worker, a->incarnation);
   at->incarnation = a->incarnation;
   at->current = true;
+  at->sent_ms = w->now_ms;
   for (size_t k = 0; k < st->n_inputs; k++) at->versions[k] = br_sched_table_version(w->s, q->id, st->inputs[k].stage);
   t->by_number[a->attempt.attempt] = t->now = (int32_t)w->n_att;
   send_command(w, at->worker, a, (uint32_t)w->n_att++);
@@ -168,7 +169,7 @@ void sim_take_result(sim_world *w, uint32_t attempt) {
   sim_query *q = &w->q[a->q];
   br_error err;
   if (q->state != SIM_Q_RUNS || sim_task_of(q, a->id.stage, a->id.task)->alive != (int32_t)attempt) return;
-  if (!sim_up(w, a->worker)) {
+  if (!sim_up(w, a->worker) || w->w[a->worker].deaf) {
     if (sim_chance(&w->rng, 300)) {
       br_fail(&err, BR_FETCH, BR_BLAME_FETCH, "can't read the result");
       err.worker = w->w[a->worker].id;
@@ -186,7 +187,7 @@ void sim_take_result(sim_world *w, uint32_t attempt) {
   }
   uint32_t copies = sim_chance(&w->rng, 50) ? 2 : 1;
   for (uint32_t c = 0; c < copies; c++) {
-    sim_event *e = sim_push(w, w->now_ms + sim_between(&w->rng, 0, 60), SIM_EVENT);
+    sim_event *e = sim_push(w, w->now_ms + sim_between(&w->rng, 0, sim_chance(&w->rng, 100) ? 4000 : 60), SIM_EVENT);
     e->ev = (br_event){
         .kind = BR_EV_RESULT_READ, .query = q->id, .stage = w->att[attempt].id.stage, .task = w->att[attempt].id.task};
     e->ev.attempt = w->att[attempt].id;

@@ -58,6 +58,7 @@ void sim_make_query(sim_world *w, sim_query *q, uint64_t id) {
     memset(q->tasks[t].by_number, 0xff, sizeof q->tasks[t].by_number);
   }
   q->poison = q->n_all && sim_chance(&w->rng, 40) ? sim_below(&w->rng, q->n_all) : q->n_all;
+  q->sick = q->n_all && sim_chance(&w->rng, 30) ? sim_below(&w->rng, q->n_all) : q->n_all;
   q->killer = q->n_all && sim_chance(&w->rng, 40) ? sim_below(&w->rng, q->n_all) : q->n_all;
 }
 

@@ -12,6 +12,7 @@ enum {
   DRAIN,
   JOIN,
   CANCEL,
+  DEAF,
   KILL_ALL,
   FAULT_KINDS,
   RESTORE,
@@ -82,6 +83,7 @@ void sim_fault(sim_world *w, uint32_t kind) {
   if (kind == KILL || kind == KILL_SILENTLY) sim_kill_worker(w, i, kind == KILL, back);
   if (kind == HANG_SHORT) hang(w, i, 100, 8000);
   if (kind == HANG_LONG) hang(w, i, 8000, 40000);
+  if (kind == DEAF) w->w[i].deaf = true;
   if (kind == EXECUTOR) sim_kill_executor(w, i);
   if (kind == DRAIN && !w->w[i].draining) {
     w->w[i].draining = true;

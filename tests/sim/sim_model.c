@@ -82,9 +82,27 @@ static void wait_for_backoff(sim_world *w, sim_task *t) {
   t->not_before_ms = w->now_ms + (ms > 10000 ? 10000 : ms);
 }
 
-static void complain(sim_world *w, const br_error *e) {
+/* A failed fetch. It counts as a strike when it is news: an output that was good until now, or a worker that was there when the reader was
+ * sent (a caller reads now). */
+static void complain(sim_world *w, const br_error *e, uint64_t sent_ms) {
+  sim_worker *about = NULL;
   for (uint32_t i = 0; i < w->n_w; i++)
-    if (w->w[i].live && w->w[i].id == (e->has_lost ? e->lost.worker : e->worker)) w->w[i].complaints++;
+    if (w->w[i].live && w->w[i].id == (e->has_lost ? e->lost.worker : e->worker)) about = &w->w[i];
+  if (about == NULL) return;
+  about->complaints++;
+  if (e->has_lost) {
+    int32_t i = sim_attempt_by_id(w, &e->lost.made_by);
+    sim_query *q = sim_query_by_id(w, e->lost.made_by.query);
+    if (about->incarnation != e->lost.incarnation || q->state != SIM_Q_RUNS) return;
+    if (sim_task_of(q, e->lost.made_by.stage, e->lost.made_by.task)->alive != i) return;
+  } else if (about->joined_ms > sent_ms) {
+    return;
+  }
+  if (about->strikes == 0 || w->now_ms - about->first_strike_ms > 60000) {
+    about->strikes = 0;
+    about->first_strike_ms = w->now_ms;
+  }
+  about->strikes++;
 }
 
 static void before_failed(sim_world *w, const br_event *ev, sim_worker *from) {
@@ -97,7 +115,7 @@ static void before_failed(sim_world *w, const br_event *ev, sim_worker *from) {
   } else if (ev->error->code == BR_FETCH) {
     t->fetches++;
     w->st.fetch_failures++;
-    complain(w, ev->error);
+    complain(w, ev->error, a->sent_ms);
   } else {
     t->charged++;
   }
@@ -146,12 +164,13 @@ static void before_joined(sim_world *w, const br_event *ev) {
     if (w->w[i].live) w->w[i].said_lost = true;
   }
   w->w[me].joined = w->w[me].live = w->w[me].usable = true;
-  w->w[me].heard_ms = w->now_ms;
+  w->w[me].heard_ms = w->w[me].joined_ms = w->now_ms;
 }
 
 void sim_before(sim_world *w, const br_event *ev) {
   sim_worker *from = live_worker(w, ev->worker, ev->incarnation);
   sim_query *q = sim_query_by_id(w, ev->query);
+  w->dropped_late = false;
   if (from && ev->kind != BR_EV_WORKER_LOST && ev->kind != BR_EV_WORKER_DRAINING) from->heard_ms = w->now_ms;
   switch (ev->kind) {
     case BR_EV_WORKER_JOINED: before_joined(w, ev); break;
@@ -168,7 +187,7 @@ void sim_before(sim_world *w, const br_event *ev) {
       if (q && q->state == SIM_Q_RUNS) q->cancelled = true;
       break;
     case BR_EV_RESULT_READ: before_read(w, q, ev); break;
-    case BR_EV_FETCH_FAILED: complain(w, ev->error); break;
+    case BR_EV_FETCH_FAILED: complain(w, ev->error, w->now_ms); break;
     default: break;
   }
 }
@@ -231,6 +250,7 @@ static void action_gone(sim_world *w, const br_action *a) {
 static void action_drop_output(sim_world *w, sim_query *q, const br_action *a, const br_event *ev) {
   int32_t i = sim_attempt_by_id(w, &a->attempt);
   sim_task *t = sim_task_of(q, a->attempt.stage, a->attempt.task);
+  w->dropped_late |= ev->kind == BR_EV_TASK_DONE && sim_attempt_by_id(w, &ev->attempt) == i;
   if (i < 0 || t->alive != i) return; /* a late one */
   bool suspect = ev->error && ev->error->has_lost && sim_attempt_by_id(w, &ev->error->lost.made_by) == i;
   bool read = ev->kind == BR_EV_RESULT_READ && ev->query == q->id && ev->stage == a->attempt.stage &&
@@ -357,6 +377,7 @@ void sim_action(sim_world *w, const br_action *a, const br_event *ev) {
     action_gone(w, a);
     return;
   }
+  if (a->kind == BR_ACT_WAKE) w->wake_ms = a->at_ms;
   if (a->kind == BR_ACT_WAKE) return;
   bool over = q && (q->state == SIM_Q_DONE || q->state == SIM_Q_FAILED);
   if (q == NULL || over != (a->kind == BR_ACT_DROP_QUERY))
@@ -377,12 +398,25 @@ static void after_query(sim_world *w, sim_query *q) {
         sim_bad(w, "q%llu.s%u.t%u: the scheduler has %s output, the model has attempt %d", (unsigned long long)q->id, i,
                 t, there ? "an" : "no", task->alive < 0 ? 0 : w->att[task->alive].id.attempt);
       tried |= tried_enough(w, task);
+      if (task->not_before_ms > w->now_ms && (w->wake_ms <= w->now_ms || w->wake_ms > task->not_before_ms))
+        sim_bad(w, "a failed task waits until %llu ms, but nobody wakes the scheduler",
+                (unsigned long long)task->not_before_ms);
       runs |= task->now >= 0;
     }
   if (q->cancelled || q->poisoned || tried)
     sim_bad(w, "query %llu must have failed, but it goes on", (unsigned long long)q->id);
   if (!runs && starved(w, q, 100) && work_left(w, q))
     sim_bad(w, "there has been no worker for long, but query %llu goes on", (unsigned long long)q->id);
+}
+
+/* The output of an attempt that does not count any more must be dropped, or its worker keeps it. */
+static void after_done(sim_world *w, const br_event *ev) {
+  int32_t i = sim_attempt_by_id(w, &ev->attempt);
+  sim_query *q = sim_query_by_id(w, ev->attempt.query);
+  if (q->state != SIM_Q_RUNS || w->dropped_late || !live_worker(w, ev->worker, ev->incarnation)) return;
+  if (w->att[i].committed) return;
+  sim_bad(w, "the output of attempt %u of q%llu.s%u.t%u is late, but is not dropped", ev->attempt.attempt,
+          (unsigned long long)q->id, ev->attempt.stage, ev->attempt.task);
 }
 
 void sim_after(sim_world *w, const br_event *ev) {
@@ -395,9 +429,12 @@ void sim_after(sim_world *w, const br_event *ev) {
     if (w->q[i].state == SIM_Q_DONE && ev->kind != BR_EV_TICK && ev->kind != BR_EV_WORKER_HEARD)
       check_answer(w, &w->q[i]);
   }
+  if (ev->kind == BR_EV_TASK_DONE) after_done(w, ev);
   for (uint32_t i = 0; i < w->n_w; i++) {
     usable |= w->w[i].usable;
     if (w->w[i].live && w->w[i].said_lost) sim_bad(w, "worker %u was lost, but is not declared gone", w->w[i].id);
+    if (w->w[i].live && w->w[i].strikes >= 3)
+      sim_bad(w, "worker %u can't be read from, but is not declared gone", w->w[i].id);
     if (w->w[i].live && w->now_ms - w->w[i].heard_ms >= w->o.silent_ms + 100)
       sim_bad(w, "worker %u is silent, but is not declared gone", w->w[i].id);
   }

@@ -124,7 +124,7 @@ static void command(sim_world *w, const sim_event *e) {
 /* ---- an attempt */
 static bool can_read(sim_world *w, sim_attempt *a, int32_t from) {
   sim_attempt *p = &w->att[from];
-  bool there = sim_up(w, p->worker);
+  bool there = sim_up(w, p->worker) && !w->w[p->worker].deaf;
   if (there && p->stored && !p->corrupt && !sim_chance(&w->rng, w->f.fetch_glitch)) return true;
   a->failed_read = true;
   br_fail(&a->error, BR_FETCH, BR_BLAME_FETCH, "can't read from worker %u", w->w[p->worker].id);
@@ -168,7 +168,7 @@ static void finish(sim_world *w, uint32_t attempt) {
   } else if (task == q->poison || sim_chance(&w->rng, w->f.task_user)) {
     br_fail(&a->error, BR_EXECUTION, BR_BLAME_USER, "division by zero");
     say_failed(w, a);
-  } else if (sim_chance(&w->rng, w->f.task_io)) {
+  } else if (task == q->sick || sim_chance(&w->rng, w->f.task_io)) {
     br_fail(&a->error, BR_IO, BR_BLAME_TASK, "disk error");
     say_failed(w, a);
   } else if (sim_chance(&w->rng, w->f.task_oom)) {

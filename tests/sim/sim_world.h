@@ -50,7 +50,8 @@ typedef struct sim_attempt {
   bool told_to_stop; /* at the worker */
   bool failed_read;
   br_error error; /* when failed_read */
-  bool current;   /* in the scheduler's eyes: sent, not answered, not cancelled, worker not lost */
+  uint64_t sent_ms;
+  bool current; /* in the scheduler's eyes: sent, not answered, not cancelled, worker not lost */
   bool answered, committed;
   bool stored, corrupt; /* its output lies at its worker */
   sim_output out;
@@ -86,6 +87,7 @@ typedef struct sim_query {
   uint32_t n_stages, n_all;
   sim_task *tasks; /* n_all */
   uint32_t poison; /* task whose SQL is wrong; n_all: none */
+  uint32_t sick;   /* task that meets a disk error each time; n_all: none */
   uint32_t killer; /* task that kills its executor each time; n_all: none */
   bool indeterminate;
   bool cancelled, poisoned; /* happened and must, or may, fail it */
@@ -98,6 +100,7 @@ typedef struct sim_query {
 typedef struct sim_worker {
   uint32_t id, incarnation, n_slots;
   bool up, draining, joined;
+  bool deaf;                                       /* beats, but can't be read from */
   uint64_t hung_until_ms, last_in_ms;              /* last_in: commands arrive in order */
   uint32_t active;                                 /* attempts that it holds a slot for */
   uint32_t known[SIM_MAX_QUERIES][SIM_MAX_STAGES]; /* newest table it has */
@@ -105,7 +108,9 @@ typedef struct sim_worker {
   bool live, usable;
   uint32_t outstanding; /* RUNs without an answer */
   uint64_t heard_ms;
-  uint32_t complaints;
+  uint32_t complaints; /* failed fetches that named it */
+  uint32_t strikes;    /* those of them that count, in the last minute */
+  uint64_t joined_ms, first_strike_ms;
   bool said_lost;
 } sim_worker;
 
@@ -161,7 +166,8 @@ typedef struct sim_world {
   size_t n_att, cap_att;
   uint64_t no_usable_since_ms;
   bool any_usable;
-  uint64_t wake_ms;
+  uint64_t wake_ms;  /* the last WAKE */
+  bool dropped_late; /* the step dropped the output that its event was about */
   sim_stats st;
   bool trace, bad;
   char *why;

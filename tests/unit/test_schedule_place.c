@@ -169,6 +169,24 @@ static void test_indeterminate_after_rows_were_handed_out_fails(void **state) {
   h_free(h);
 }
 
+/* The caller has read attempt 1, but its word comes after that attempt was voided. */
+static void test_late_word_of_a_void_result_fails(void **state) {
+  (void)state;
+  const br_sched_stage c[] = {{.tasks = 1, .indeterminate = true}, {.tasks = 2, INPUTS(ALL(0)), .result = true}};
+  harness *h = h_new(NULL);
+  h_join(h, 1, 1);
+  h_query(h, 1, c, 2);
+  h_done(h, 1, 0, 0);
+  h_join(h, 2, 1);
+  uint32_t mine = h->runs[h_find(h, 1, 1, 1)].worker == 2 ? 1 : 0;
+  h_done(h, 1, 1, mine);
+  h_lose(h, 1);
+  br_event read = {.kind = BR_EV_RESULT_READ, .query = 1, .stage = 1, .task = mine, .attempt = {.attempt = 1}};
+  h_step(h, read);
+  assert_int_equal(h_act(h, BR_ACT_QUERY_FAILED)->error.code, BR_LOST);
+  h_free(h);
+}
+
 static void test_a_million_tasks(void **state) {
   (void)state;
   const uint32_t half = 500000;
@@ -228,6 +246,7 @@ int main(void) {
       cmocka_unit_test(test_worker_that_joins_later_gets_the_tables),
       cmocka_unit_test(test_indeterminate_output_rolls_its_readers_back),
       cmocka_unit_test(test_indeterminate_after_rows_were_handed_out_fails),
+      cmocka_unit_test(test_late_word_of_a_void_result_fails),
       cmocka_unit_test(test_a_million_tasks),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
