@@ -89,9 +89,11 @@ typedef struct brant_options {
   int distribute;           /* enum brant_distribute */
   const char *listen_host;  /* where workers join; NULL: 127.0.0.1 */
   int listen_port;          /* 0: any */
-  uint32_t wait_workers;    /* a query waits for this many workers; 0: `workers` */
+  uint32_t wait_workers;    /* a query waits for this many workers; 0: `workers` + `external_workers` */
+  uint32_t external_workers; /* others start these: brant worker --join listen_host:listen_port; `workers` 0 then means none */
+  const char *secret;       /* of the cluster; NULL: $BRANT_SECRET for external workers, else a random one */
 } brant_options;
-#define BRANT_OPTIONS_INIT {sizeof(brant_options), 0, 0, 0, NULL, 0, 0, NULL, 0, 0}
+#define BRANT_OPTIONS_INIT {sizeof(brant_options), 0, 0, 0, NULL, 0, 0, NULL, 0, 0, 0, NULL}
 
 typedef struct brant_session brant_session;
 typedef struct brant_query brant_query;
@@ -100,7 +102,8 @@ BRANT_API const char *brant_version(void);
 
 /* Open a session. Nothing is started before the first query that needs workers. *out: brant_close it. options may be NULL. */
 BRANT_API int brant_open(const brant_options *options, brant_session **out, brant_error *err);
-/* Cancels what runs, ends the local workers, removes their files. All queries must have been freed. NULL is fine. */
+/* Cancels what runs, ends the local workers, removes their files; no event comes afterwards. Queries and streams that are still
+ * held end with BRANT_CANCELLED and must be freed as always. NULL is fine. */
 BRANT_API void brant_close(brant_session *session);
 /* A brant setting ("partitions", "broadcast_bytes", ...; docs/settings.md) or, under any other name, a DuckDB setting. */
 BRANT_API int brant_set(brant_session *session, const char *name, const char *value, brant_error *err);
@@ -112,6 +115,9 @@ BRANT_API void brant_free(void *p);
 /* Start one statement. A SELECT runs in the background at once; others (CREATE VIEW, ATTACH, SET, ...) are done on return and
  * have an empty result. *out: brant_query_free it. */
 BRANT_API int brant_submit(brant_session *session, const char *sql, brant_query **out, brant_error *err);
+/* Ask the brant_submit or brant_explain under way to stop: it returns BRANT_CANCELLED. Any thread. Repeat it until the call has
+ * returned: one that comes between two steps of planning may be missed. */
+BRANT_API void brant_interrupt(brant_session *session);
 /* The result as an Arrow C stream: rows in order, batch by batch, each as soon as it is ready. The stream holds the query:
  * release it in any order with brant_query_free. Can be taken once. get_next blocks; its error text is get_last_error. */
 BRANT_API int brant_query_stream(brant_query *query, struct ArrowArrayStream *out, brant_error *err);

@@ -10,7 +10,7 @@
 #include "brant.h"
 
 /* Exit codes. */
-enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_PIPE = 141, CLI_SIGNAL = 128 }; /* + the signal */
 
 typedef enum cli_format { FORMAT_TABLE, FORMAT_CSV, FORMAT_JSON, FORMAT_ARROW } cli_format;
 
@@ -20,6 +20,7 @@ typedef struct cli_options {
   bool format_given;
   const char *file; /* --file */
   bool analyze, stats, quiet;
+  bool no_workers; /* --workers 0: needs external ones */
   bool progress;   /* standard error is a terminal */
   size_t max_rows; /* of a table */
   const char **set_names, **set_values;
@@ -52,10 +53,14 @@ typedef struct cli_progress cli_progress;
 cli_progress *cli_progress_start(brant_query *q, bool wanted);
 void cli_progress_stop(cli_progress *p);
 
-/* interrupt.c: Ctrl-C (SIGINT, SIGTERM) cancels the query that is set here. */
+/* interrupt.c: Ctrl-C (SIGINT, SIGTERM) stops what the session does and cancels the query that is set here. */
 void cli_interrupt_install(void);
-void cli_interrupt_query(brant_query *q); /* NULL: none; then a signal ends the program's loop */
-bool cli_interrupted(void);
+void cli_interrupt_session(brant_session *s);
+void cli_interrupt_query(brant_query *q); /* NULL: none */
+int cli_interrupted(void);                /* the exit code of the signal that came, 0: none */
+/* After a failure: what the program exits with. The message is printed, unless nobody reads standard output any more: then
+ * there is no failure to tell of. */
+int cli_failed(const char *message);
 void cli_interrupt_reset(void);
 
 int cli_sql(int argc, char **argv);

@@ -18,8 +18,7 @@ static int explain_last(brant_session *s, const cli_options *o, char **statement
     if (code != CLI_OK) return code;
   }
   if (brant_explain(s, statements[n - 1], o->analyze, o->format == FORMAT_JSON, &text, &err) != 0) {
-    cli_print_error(err.message);
-    return CLI_FAILED;
+    return cli_failed(err.message);
   }
   fputs(text, stdout);
   brant_free(text);
@@ -47,6 +46,7 @@ int cli_explain(int argc, char **argv) {
   } else if (script != NULL) {
     brant_session *s = cli_open(&o);
     if (s != NULL) code = explain_last(s, &o, statements, n);
+    cli_interrupt_session(NULL);
     brant_close(s);
   }
   brant_free(statements);

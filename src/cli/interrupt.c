@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Ctrl-C. A handler may do little, so it writes one byte to a pipe; a thread reads it and cancels the query. The second signal
- * while the first is being handled ends the program at once (workers see the pipe close and end too). */
+ * Ctrl-C. A handler may do little, so it writes one byte to a pipe; a thread reads it and stops the session and the query, again
+ * every AGAIN_MS until they have ended, since a statement between two steps can miss it. The second signal ends the program at
+ * once (workers see the pipe close and end too). */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -10,29 +12,37 @@
 
 #include "cli/cli.h"
 
+#define AGAIN_MS 50
+
 static int pipe_fds[2] = {-1, -1};
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static brant_session *session;
 static brant_query *current;
-static atomic_int count;
+static atomic_int came; /* the signal; 0: none */
 
 static void on_signal(int sig) {
-  int saved = errno;
-  if (atomic_fetch_add(&count, 1) >= 1) _exit(128 + sig);
+  int saved = errno, none = 0;
+  if (!atomic_compare_exchange_strong(&came, &none, sig)) _exit(CLI_SIGNAL + sig);
   ssize_t ignored = write(pipe_fds[1], "x", 1);
   (void)ignored;
   errno = saved;
 }
 
+static void stop(void) {
+  pthread_mutex_lock(&lock);
+  if (came != 0 && session != NULL) brant_interrupt(session);
+  if (came != 0 && current != NULL) brant_query_cancel(current);
+  pthread_mutex_unlock(&lock);
+}
+
 static void *wait_signals(void *arg) {
   (void)arg;
-  char c;
+  struct pollfd p = {.fd = pipe_fds[0], .events = POLLIN};
   for (;;) {
-    ssize_t n = read(pipe_fds[0], &c, 1);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return NULL;
-    pthread_mutex_lock(&lock);
-    if (current != NULL) brant_query_cancel(current);
-    pthread_mutex_unlock(&lock);
+    char c;
+    int n = poll(&p, 1, came != 0 ? AGAIN_MS : -1);
+    if (n > 0 && read(pipe_fds[0], &c, 1) == 0) return NULL;
+    stop();
   }
 }
 
@@ -50,12 +60,29 @@ void cli_interrupt_install(void) {
   signal(SIGPIPE, SIG_IGN);
 }
 
-void cli_interrupt_query(brant_query *q) {
+void cli_interrupt_session(brant_session *s) {
   pthread_mutex_lock(&lock);
-  current = q;
-  if (q != NULL && count > 0) brant_query_cancel(q); /* it came between two queries */
+  session = s;
   pthread_mutex_unlock(&lock);
 }
 
-bool cli_interrupted(void) { return count > 0; }
-void cli_interrupt_reset(void) { count = 0; }
+void cli_interrupt_query(brant_query *q) {
+  pthread_mutex_lock(&lock);
+  current = q;
+  pthread_mutex_unlock(&lock);
+  stop(); /* it came between two queries */
+}
+
+int cli_interrupted(void) { return came != 0 ? CLI_SIGNAL + came : 0; }
+void cli_interrupt_reset(void) { came = 0; }
+
+static bool reader_gone(void) {
+  struct pollfd p = {.fd = STDOUT_FILENO};
+  return poll(&p, 1, 0) == 1 && (p.revents & POLLERR) != 0;
+}
+
+int cli_failed(const char *message) {
+  if (cli_interrupted() == 0 && reader_gone()) return CLI_PIPE;
+  cli_print_error(message);
+  return cli_interrupted() != 0 ? cli_interrupted() : CLI_FAILED;
+}

@@ -17,6 +17,11 @@ static const char common[] =
     "  --workers N            local worker processes (default 1)\n"
     "  --threads N            threads a worker (default: cores / workers)\n"
     "  --memory SIZE          memory a worker, such as 512MB or 4GiB (default: 70 % of the machine / workers)\n"
+    "  --external-workers N   wait for N workers that others start: BRANT_SECRET=... brant worker --join HOST:PORT; "
+    "then "
+    "there are\n"
+    "                         no local ones unless --workers says so\n"
+    "  --listen HOST:PORT     where workers join (default 127.0.0.1 and any port)\n"
     "  --temp-dir DIR         spilling and shuffle files (default: $TMPDIR or /tmp)\n"
     "  --mode auto|staged     staged: each stage starts when its inputs are complete (default: auto, which is staged "
     "now)\n"
@@ -49,26 +54,19 @@ enum {
   OPT_QUIET,
   OPT_ANALYZE,
   OPT_LISTEN,
+  OPT_EXTERNAL,
   OPT_HELP
 };
 
-static const struct option longs[] = {{"workers", 1, NULL, OPT_WORKERS},
-                                      {"threads", 1, NULL, OPT_THREADS},
-                                      {"memory", 1, NULL, OPT_MEMORY},
-                                      {"temp-dir", 1, NULL, OPT_TEMP},
-                                      {"mode", 1, NULL, OPT_MODE},
-                                      {"distribute", 1, NULL, OPT_DISTRIBUTE},
-                                      {"format", 1, NULL, OPT_FORMAT},
-                                      {"set", 1, NULL, OPT_SET},
-                                      {"file", 1, NULL, OPT_FILE},
-                                      {"max-rows", 1, NULL, OPT_ROWS},
-                                      {"stats", 0, NULL, OPT_STATS},
-                                      {"events", 1, NULL, OPT_EVENTS},
-                                      {"no-progress", 0, NULL, OPT_QUIET},
-                                      {"analyze", 0, NULL, OPT_ANALYZE},
-                                      {"listen", 1, NULL, OPT_LISTEN},
-                                      {"help", 0, NULL, OPT_HELP},
-                                      {NULL, 0, NULL, 0}};
+static const struct option longs[] = {{"workers", 1, NULL, OPT_WORKERS},   {"threads", 1, NULL, OPT_THREADS},
+                                      {"memory", 1, NULL, OPT_MEMORY},     {"temp-dir", 1, NULL, OPT_TEMP},
+                                      {"mode", 1, NULL, OPT_MODE},         {"distribute", 1, NULL, OPT_DISTRIBUTE},
+                                      {"format", 1, NULL, OPT_FORMAT},     {"set", 1, NULL, OPT_SET},
+                                      {"file", 1, NULL, OPT_FILE},         {"max-rows", 1, NULL, OPT_ROWS},
+                                      {"stats", 0, NULL, OPT_STATS},       {"events", 1, NULL, OPT_EVENTS},
+                                      {"no-progress", 0, NULL, OPT_QUIET}, {"analyze", 0, NULL, OPT_ANALYZE},
+                                      {"listen", 1, NULL, OPT_LISTEN},     {"external-workers", 1, NULL, OPT_EXTERNAL},
+                                      {"help", 0, NULL, OPT_HELP},         {NULL, 0, NULL, 0}};
 
 void cli_print_error(const char *message) { fprintf(stderr, "brant: error: %s\n", message); }
 
@@ -133,6 +131,10 @@ static int set_listen(cli_options *o, char *v) {
   unsigned long port = 0;
   if (colon == NULL || !number(colon + 1, 65535, &port)) return usage_error("--listen wants HOST:PORT, not", v);
   *colon = 0;
+  if (*v == '[' && colon > v && colon[-1] == ']') { /* IPv6 */
+    colon[-1] = 0;
+    v++;
+  }
   o->session.listen_host = v;
   o->session.listen_port = (int)port;
   return -1;
@@ -143,8 +145,14 @@ static int one_option(cli_options *o, int c, char *v, const char *usage) {
   unsigned long n = 0;
   switch (c) {
     case OPT_WORKERS:
-      if (!number(v, 1024, &n) || n == 0) return usage_error("--workers wants a number from 1 to 1024, not", v);
+      if (!number(v, 1024, &n)) return usage_error("--workers wants a number from 1 to 1024, not", v);
       o->session.workers = (uint32_t)n;
+      o->no_workers = n == 0;
+      return -1;
+    case OPT_EXTERNAL:
+      if (!number(v, 4096, &n) || n == 0)
+        return usage_error("--external-workers wants a number from 1 to 4096, not", v);
+      o->session.external_workers = (uint32_t)n;
       return -1;
     case OPT_THREADS:
       if (!number(v, 1024, &n) || n == 0) return usage_error("--threads wants a number from 1 to 1024, not", v);
@@ -172,17 +180,23 @@ static int one_option(cli_options *o, int c, char *v, const char *usage) {
       fputs(usage, stdout);
       fputs(common, stdout);
       return CLI_OK;
-    default: return CLI_USAGE; /* getopt has said why */
+    default: return CLI_USAGE;
   }
 }
 
 int cli_parse(int argc, char **argv, const char *usage, cli_options *o) {
   *o = (cli_options){.session = BRANT_OPTIONS_INIT, .max_rows = 200, .progress = isatty(STDERR_FILENO) == 1};
   optind = 1;
-  for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
+  opterr = 0;
+  for (int c; (c = getopt_long(argc, argv, ":", longs, NULL)) != -1;) {
+    if (c == ':') return usage_error("this option wants a value", argv[optind - 1]);
+    if (c == '?') return usage_error("there is no such option", argv[optind - 1]);
     int code = one_option(o, c, optarg, usage);
     if (code >= 0) return code;
   }
+  if (o->no_workers && o->session.external_workers == 0)
+    return usage_error("--workers 0 leaves nobody to run a query: give --external-workers N, or --distribute never",
+                       NULL);
   o->rest = argv + optind;
   o->n_rest = argc - optind;
   return -1;
@@ -199,8 +213,9 @@ static char *read_all(FILE *f, const char *name) {
   size_t n = 0;
   while ((n = fread(chunk, 1, sizeof chunk, f)) > 0 && b.len <= MAX_SCRIPT_BYTES) br_buf_add(&b, chunk, n);
   if (ferror(f) || b.len > MAX_SCRIPT_BYTES) {
-    fprintf(stderr, "brant: error: cannot read %s: %s\n", name,
-            ferror(f) ? strerror(errno) : "it is larger than 64 MiB");
+    if (cli_interrupted() == 0)
+      fprintf(stderr, "brant: error: cannot read %s: %s\n", name,
+              ferror(f) ? strerror(errno) : "it is larger than 64 MiB");
     br_buf_free(&b);
     return NULL;
   }
@@ -251,7 +266,10 @@ brant_session *cli_open(const cli_options *o) {
   }
   bool ok = o->events == NULL || subscribe(s, o->events, &err);
   for (size_t i = 0; ok && i < o->n_set; i++) ok = brant_set(s, o->set_names[i], o->set_values[i], &err) == 0;
-  if (ok) return s;
+  if (ok) {
+    cli_interrupt_session(s);
+    return s;
+  }
   cli_print_error(err.message);
   brant_close(s);
   return NULL;

@@ -117,6 +117,7 @@ int cli_prompt(int argc, char **argv) {
   loop(s, &o);
   write_history(path);
   putchar('\n');
+  cli_interrupt_session(NULL);
   brant_close(s);
   cli_options_free(&o);
   return CLI_OK;

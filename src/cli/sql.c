@@ -35,18 +35,15 @@ static void print_stats(brant_query *q) {
 static int run_one(brant_session *s, const cli_options *o, const char *sql) {
   brant_query *q = NULL;
   brant_error err;
-  if (brant_submit(s, sql, &q, &err) != 0) {
-    cli_print_error(err.message);
-    return cli_interrupted() ? CLI_INTERRUPTED : CLI_FAILED;
-  }
+  if (cli_interrupted() != 0) return cli_interrupted();
+  if (brant_submit(s, sql, &q, &err) != 0) return cli_failed(err.message);
   cli_interrupt_query(q);
   cli_progress *p = cli_progress_start(q, o->progress);
   int code = cli_print_result(s, q, o, &err);
   cli_progress_stop(p);
   cli_interrupt_query(NULL);
   if (code != 0) {
-    cli_print_error(err.message);
-    code = cli_interrupted() ? CLI_INTERRUPTED : CLI_FAILED;
+    code = cli_failed(err.message);
   } else if (o->stats) {
     print_stats(q);
   }
@@ -78,7 +75,8 @@ int cli_sql(int argc, char **argv) {
   cli_interrupt_install();
   char *script = cli_read_script(&o);
   brant_session *s = script ? cli_open(&o) : NULL;
-  code = s ? cli_run_script(s, &o, script) : CLI_FAILED;
+  code = s ? cli_run_script(s, &o, script) : cli_interrupted() ? cli_interrupted() : CLI_FAILED;
+  cli_interrupt_session(NULL);
   brant_close(s);
   free(script);
   cli_options_free(&o);

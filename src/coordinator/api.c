@@ -9,7 +9,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -18,6 +17,7 @@
 
 struct brant_query {
   brant_session *session;
+  brant_query *prev, *next; /* of the session, under its lock */
   _Atomic int refs;
   br_prepared plan; /* of a SELECT */
   br_batch **kept;
@@ -55,8 +55,35 @@ static void mark_end(brant_query *q) {
   pthread_mutex_unlock(&q->lock);
 }
 
+static void join_session(brant_query *q, brant_session *s) {
+  q->session = s;
+  br_session_ref(s);
+  pthread_mutex_lock(&s->lock);
+  q->next = s->queries;
+  if (q->next != NULL) q->next->prev = q;
+  s->queries = q;
+  pthread_mutex_unlock(&s->lock);
+}
+
+/* Out of the list first: closing the session cancels the queries that are in it. */
+static void hide(brant_query *q) {
+  brant_session *s = q->session;
+  pthread_mutex_lock(&s->lock);
+  if (q->prev != NULL)
+    q->prev->next = q->next;
+  else
+    s->queries = q->next;
+  if (q->next != NULL) q->next->prev = q->prev;
+  pthread_mutex_unlock(&s->lock);
+}
+
+void br_session_cancel_queries(brant_session *s) {
+  for (brant_query *q = s->queries; q != NULL; q = q->next) brant_query_cancel(q);
+}
+
 static void unref(brant_query *q) {
   if (atomic_fetch_sub(&q->refs, 1) != 1) return;
+  hide(q);
   br_local_stream_free(q->stream);
   br_rows_free(q->rows);
   if (q->local != NULL) br_session_close(q->local);
@@ -71,6 +98,7 @@ static void unref(brant_query *q) {
   for (size_t i = q->at_kept; i < q->n_kept; i++) br_batch_unref(q->kept[i]);
   free(q->kept);
   br_schema_unref(q->schema);
+  br_session_unref(q->session);
   pthread_mutex_destroy(&q->lock);
   free(q);
 }
@@ -91,92 +119,6 @@ static br_status keep_all(brant_query *q, br_session *on, const char *sql, br_er
   return status;
 }
 
-/* ATTACH 'file' without options: read-only, so that executors can open the file too. */
-static char *attach_read_only(const char *sql) {
-  if (strchr(sql, '(') != NULL) return br_strdup(sql);
-  return br_asprintf("%s (READ_ONLY)", sql);
-}
-
-static bool has_word(const char *sql, const char *word) {
-  size_t n = strlen(word);
-  for (const char *p = sql; *p; p++)
-    if (strncasecmp(p, word, n) == 0) return true;
-  return false;
-}
-
-static br_status run_ddl(brant_session *s, const char *sql, br_error *err) {
-  char *text = NULL;
-  uint64_t bytes = 0;
-  BR_TRY(br_source_rewrite(s->db, s->source, sql, &text, &bytes, err));
-  br_status status = br_session_execute(s->db, text, err);
-  if (status == BR_OK) {
-    /* Executors get views and macros with whole-query tasks; tables live here alone. */
-    if (has_word(sql, "view") || has_word(sql, "macro") || has_word(sql, "function"))
-      br_texts_add(&s->views, text);
-    else
-      s->has_local_tables = true;
-  }
-  free(text);
-  return status;
-}
-
-static bool parse_set(const char *sql, char **name, char **value) {
-  br_buf n = {0}, v = {0};
-  const char *p = sql;
-  while (*p == ' ' || *p == '\n' || *p == '\t') p++;
-  if (strncasecmp(p, "set", 3) != 0 || (p[3] != ' ' && p[3] != '\t' && p[3] != '\n')) return false;
-  p += 3;
-  static const char *const scopes[] = {"global", "session", "local"};
-  for (;;) {
-    while (*p == ' ' || *p == '\t' || *p == '\n') p++;
-    bool scope = false;
-    for (size_t i = 0; i < 3; i++) {
-      size_t len = strlen(scopes[i]);
-      if (strncasecmp(p, scopes[i], len) == 0 && (p[len] == ' ' || p[len] == '\t')) {
-        p += len;
-        scope = true;
-      }
-    }
-    if (!scope) break;
-  }
-  if (strncasecmp(p, "variable", 8) == 0 && p[8] == ' ') return false;
-  while (*p && *p != '=' && *p != ' ') {
-    if (*p != '"') br_buf_char(&n, *p);
-    p++;
-  }
-  while (*p == ' ') p++;
-  if (*p == '=')
-    p++;
-  else if (strncasecmp(p, "to ", 3) == 0)
-    p += 3;
-  else {
-    br_buf_free(&n);
-    return false;
-  }
-  while (*p == ' ') p++;
-  size_t len = strlen(p);
-  while (len > 0 && (p[len - 1] == ' ' || p[len - 1] == '\n')) len--;
-  if (len >= 2 && p[0] == '\'' && p[len - 1] == '\'') {
-    p++;
-    len -= 2;
-  }
-  br_buf_add(&v, p, len);
-  *name = br_buf_take(&n);
-  *value = br_buf_take(&v);
-  return true;
-}
-
-static br_status run_setting(brant_session *s, const char *sql, br_error *err) {
-  char *name = NULL, *value = NULL;
-  if (!parse_set(sql, &name, &value)) return br_session_execute(s->db, sql, err);
-  brant_error be;
-  br_status status = brant_set(s, name, value, &be);
-  if (status != BR_OK) br_fail(err, (br_code)be.code, (br_blame)be.blame, "%s", be.message);
-  free(name);
-  free(value);
-  return status;
-}
-
 static br_status no_columns(br_schema **out, br_error *err) {
   struct ArrowSchema empty;
   ArrowSchemaInit(&empty);
@@ -187,19 +129,11 @@ static br_status no_columns(br_schema **out, br_error *err) {
 
 static br_status run_other(brant_query *q, br_statement kind, const char *sql, br_error *err) {
   brant_session *s = q->session;
-  br_status status = BR_OK;
-  char *text = NULL;
-  switch (kind) {
-    case BR_STMT_DDL: status = run_ddl(s, sql, err); break;
-    case BR_STMT_SETTING: status = run_setting(s, sql, err); break;
-    case BR_STMT_ATTACH:
-      text = attach_read_only(sql);
-      status = br_session_execute(s->db, text, err);
-      if (status == BR_OK) br_texts_add(&s->attach, text);
-      free(text);
-      break;
-    default: status = keep_all(q, s->db, sql, err); break;
-  }
+  br_status status;
+  if (kind == BR_STMT_DDL || kind == BR_STMT_SETTING || kind == BR_STMT_ATTACH)
+    status = br_statement_run(s, kind, sql, err);
+  else
+    status = keep_all(q, s->db, sql, err);
   if (status == BR_OK && q->schema == NULL) status = no_columns(&q->schema, err);
   mark_end(q);
   return status;
@@ -232,6 +166,7 @@ static br_status start_local(brant_query *q, br_error *err) {
 
 static br_status start_distributed(brant_query *q, br_error *err) {
   br_query *d = q->plan.query;
+  BR_TRY(br_session_check_interrupt(q->session, err));
   br_driver_submit(q->session->driver, d);
   const br_stage *last = d->runs[d->n_runs - 1].plan;
   BR_TRY(br_rows_open(q->session, d, &q->rows, err));
@@ -251,9 +186,10 @@ int brant_submit(brant_session *s, const char *sql, brant_query **out, brant_err
   br_error e;
   br_error_clear(&e);
   brant_query *q = br_calloc(1, sizeof *q);
-  q->session = s;
   atomic_init(&q->refs, 1);
   pthread_mutex_init(&q->lock, NULL);
+  join_session(q, s);
+  atomic_store(&s->interrupted, false);
   q->start_us = br_now_us();
   q->cpu_start = br_cpu_seconds();
   br_status status = submit(q, sql, &e);

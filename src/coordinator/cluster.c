@@ -219,7 +219,7 @@ static void on_closed(void *arg, br_flight_call *call) {
     br_log(BR_LOG_INFO, "worker %u is gone: its connection closed", w->id);
     br_events_emit(c->events, "worker_lost", "{s:I, s:I, s:s}", "worker", (json_int_t)w->id, "incarnation",
                    (json_int_t)w->incarnation, "why", "connection closed");
-    c->h.lost(c->h.arg, w->id, w->incarnation, "its connection closed");
+    c->h.lost(c->h.arg, w, false);
   }
   free_worker(w);
 }
@@ -237,7 +237,7 @@ br_status br_cluster_new(br_loop *loop, const char *host, int port, const char *
   c->host_id = br_host_id();
   br_flight_handlers fh = {
       .arg = c, .do_get = on_get, .do_action = on_action, .call_closed = on_closed, .actions = actions};
-  br_flight_server_options fo = {.host = host, .port = port};
+  br_flight_server_options fo = {.host = host, .port = port, .bearer = secret};
   br_status status = br_flight_server_new(loop, &fo, &fh, &c->server, err);
   if (status != BR_OK) {
     br_cluster_free(c);
@@ -289,6 +289,7 @@ void br_cluster_expel(br_cluster *c, uint32_t worker) {
   br_events_emit(c->events, "worker_lost", "{s:I, s:I, s:s}", "worker", (json_int_t)w->id, "incarnation",
                  (json_int_t)w->incarnation, "why", "declared lost");
   w->join = NULL;
+  c->h.lost(c->h.arg, w, true);
   free_worker(w);
   br_error err;
   br_fail(&err, BR_LOST, BR_BLAME_WORKER, "worker %u was declared lost: join again", worker);

@@ -24,7 +24,8 @@ typedef struct br_worker {
 typedef struct br_cluster_handlers {
   void *arg;
   void (*joined)(void *arg, const br_worker *w);
-  void (*lost)(void *arg, uint32_t worker, uint32_t incarnation, const char *why);
+  /* Also for those that the scheduler gave up (expelled true: it knows). */
+  void (*lost)(void *arg, const br_worker *w, bool expelled);
   void (*report)(void *arg, const br_worker *w, const Brant__Pb__Report *report); /* each once, in order */
 } br_cluster_handlers;
 

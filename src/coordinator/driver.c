@@ -26,11 +26,12 @@ struct br_driver {
   br_timer *tick;
   uint64_t tick_at_ms;
   bool stepping;
+  void (*worker_lost)(void *arg, int pid);
+  void *lost_arg;
 
   pthread_mutex_t lock;
   pthread_cond_t changed;
   uint32_t n_workers, n_slots;
-  br_error start_failure; /* code 0: none */
 };
 
 static void step(br_driver *d, br_event *e);
@@ -251,7 +252,11 @@ static void on_joined(void *arg, const br_worker *w) {
 typedef struct lost_msg {
   br_driver *d;
   uint32_t worker, incarnation;
+  int pid;
+  bool expelled;
 } lost_msg;
+
+/* In the loop's next turn: a worker may be lost while actions are carried out. */
 static void handle_lost(void *arg) {
   lost_msg *m = arg;
   br_driver *d = m->d;
@@ -263,16 +268,16 @@ static void handle_lost(void *arg) {
     pthread_mutex_unlock(&q->lock);
   }
   br_event e = {.kind = BR_EV_WORKER_LOST, .worker = m->worker, .incarnation = m->incarnation};
-  free(m);
-  step(d, &e);
+  if (!m->expelled) step(d, &e);
   publish_counts(d);
+  if (d->worker_lost != NULL) d->worker_lost(d->lost_arg, m->pid);
+  free(m);
 }
 
-static void on_lost(void *arg, uint32_t worker, uint32_t incarnation, const char *why) {
-  (void)why;
+static void on_lost(void *arg, const br_worker *w, bool expelled) {
   br_driver *d = arg;
   lost_msg *m = br_malloc(sizeof *m);
-  *m = (lost_msg){d, worker, incarnation};
+  *m = (lost_msg){d, w->id, w->incarnation, w->pid, expelled};
   br_loop_post(d->loop, handle_lost, m);
 }
 
@@ -511,24 +516,12 @@ br_status br_driver_wait_workers(br_driver *d, uint32_t workers, uint64_t timeou
   br_status status = BR_OK;
   pthread_mutex_lock(&d->lock);
   while (d->n_workers < workers && status == BR_OK) {
-    if (d->start_failure.code != BR_OK) {
-      *err = d->start_failure;
-      status = (br_status)err->code;
-    } else if (pthread_cond_timedwait(&d->changed, &d->lock, &until) != 0 && d->n_workers < workers) {
-      status = br_fail(err, BR_TIMEOUT, BR_BLAME_WORKER,
-                       "only %u of %u workers joined within %llu s: see their messages on standard error", d->n_workers,
-                       workers, (unsigned long long)(timeout_ms / 1000));
-    }
+    if (pthread_cond_timedwait(&d->changed, &d->lock, &until) != 0 && d->n_workers < workers)
+      status = br_fail(err, BR_TIMEOUT, BR_BLAME_WORKER, "only %u of %u workers joined within %llu ms", d->n_workers,
+                       workers, (unsigned long long)timeout_ms);
   }
   pthread_mutex_unlock(&d->lock);
   return status;
-}
-
-void br_driver_report_start_failure(br_driver *d, const br_error *why) {
-  pthread_mutex_lock(&d->lock);
-  d->start_failure = *why;
-  pthread_cond_broadcast(&d->changed);
-  pthread_mutex_unlock(&d->lock);
 }
 
 uint32_t br_driver_slots(br_driver *d) {
@@ -579,6 +572,8 @@ br_status br_driver_new(br_loop *loop, const br_driver_options *o, br_events *ev
   d->events = events;
   d->queries = br_map_new();
   d->sched = br_sched_new(&o->sched);
+  d->worker_lost = o->worker_lost;
+  d->lost_arg = o->arg;
   pthread_mutex_init(&d->lock, NULL);
   pthread_condattr_t attr;
   pthread_condattr_init(&attr);

@@ -12,6 +12,8 @@ typedef struct br_driver_options {
   int port;
   const char *secret;
   br_sched_options sched;
+  void (*worker_lost)(void *arg, int pid); /* loop thread, after queries have been told; pid as the worker gave it */
+  void *arg;
 } br_driver_options;
 
 typedef struct br_driver br_driver;
@@ -35,7 +37,5 @@ uint32_t br_driver_slots(br_driver *d);   /* any thread; of the workers now */
 uint32_t br_driver_workers(br_driver *d); /* any thread */
 /* Where the caller reads a result output: its worker's address from this host. Any thread. Free it. NULL: the worker is gone. */
 char *br_driver_worker_uri(br_driver *d, uint32_t worker);
-/* Any thread: workers outside this process's care died; wake waiters with this error when none is left. */
-void br_driver_report_start_failure(br_driver *d, const br_error *why);
 
 #endif

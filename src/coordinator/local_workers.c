@@ -22,24 +22,28 @@
 
 #define SECRET_ENV "BRANT_SECRET"
 #define PARENT_FD 3
+#define CONDEMNED_MS 1000 /* until a worker that is not a member any more is killed */
 
 extern char **environ;
 
 struct br_local_workers {
   br_local_workers_options o;
   char *join, *host, *secret, *temp_dir;
-  int life[2]; /* pipe: children read it, we hold the write end */
-  pid_t *pids; /* 0: does not run */
+  int life[2];            /* pipe: children read it, we hold the write end */
+  pid_t *pids;            /* 0: does not run */
+  uint64_t *condemned_ms; /* 0: not */
+  br_error why;           /* how the last one ended */
 };
 
 br_local_workers *br_local_workers_new(const br_local_workers_options *o) {
   br_local_workers *w = br_calloc(1, sizeof *w);
   w->o = *o;
   w->host = br_strdup(o->join_host);
-  w->join = br_asprintf("%s:%d", o->join_host, o->join_port);
+  w->join = br_asprintf(strchr(o->join_host, ':') ? "[%s]:%d" : "%s:%d", o->join_host, o->join_port);
   w->secret = br_strdup(o->secret);
   w->temp_dir = br_strdup(o->temp_dir);
   w->pids = br_calloc(o->count, sizeof *w->pids);
+  w->condemned_ms = br_calloc(o->count, sizeof *w->condemned_ms);
   w->life[0] = w->life[1] = -1;
   return w;
 }
@@ -131,7 +135,7 @@ static br_status spawn_one(br_local_workers *w, const char *path, pid_t *pid, br
 
 br_status br_local_workers_start(br_local_workers *w, br_error *err) {
   char path[PATH_MAX];
-  br_local_workers_alive(w, NULL);
+  br_local_workers_alive(w);
   BR_TRY(find_worker(path, err));
   if (w->life[0] < 0) {
     int fds[2];
@@ -146,31 +150,45 @@ br_status br_local_workers_start(br_local_workers *w, br_error *err) {
   }
   for (uint32_t i = 0; i < w->o.count; i++)
     if (w->pids[i] == 0) BR_TRY(spawn_one(w, path, &w->pids[i], err));
+  br_error_clear(&w->why);
   return BR_OK;
 }
 
-uint32_t br_local_workers_alive(br_local_workers *w, br_error *why) {
+static void describe_end(br_local_workers *w, pid_t pid, int st) {
+  if (WIFSIGNALED(st))
+    br_fail(&w->why, BR_LOST, BR_BLAME_WORKER, "a local worker (pid %d) was ended by signal %d (%s)", (int)pid,
+            WTERMSIG(st), strsignal(WTERMSIG(st)));
+  else
+    br_fail(&w->why, BR_LOST, BR_BLAME_WORKER,
+            "a local worker (pid %d) ended with exit code %d: its message is on standard error", (int)pid,
+            WEXITSTATUS(st));
+}
+
+uint32_t br_local_workers_alive(br_local_workers *w) {
   uint32_t alive = 0;
-  if (why != NULL) br_error_clear(why);
   for (uint32_t i = 0; i < w->o.count; i++) {
     if (w->pids[i] == 0) continue;
     int st = 0;
     if (waitpid(w->pids[i], &st, WNOHANG) == 0) {
       alive++;
+      if (w->condemned_ms[i] != 0 && br_now_ms() - w->condemned_ms[i] > CONDEMNED_MS) kill(w->pids[i], SIGKILL);
       continue;
     }
-    if (why != NULL && why->code == BR_OK) {
-      if (WIFSIGNALED(st))
-        br_fail(why, BR_LOST, BR_BLAME_WORKER, "a local worker (pid %d) was ended by signal %d (%s)", (int)w->pids[i],
-                WTERMSIG(st), strsignal(WTERMSIG(st)));
-      else
-        br_fail(why, BR_LOST, BR_BLAME_WORKER,
-                "a local worker (pid %d) ended with exit code %d: its message is on standard error", (int)w->pids[i],
-                WEXITSTATUS(st));
-    }
+    describe_end(w, w->pids[i], st);
     w->pids[i] = 0;
+    w->condemned_ms[i] = 0;
   }
   return alive;
+}
+
+void br_local_workers_why(br_local_workers *w, br_error *why) {
+  *why = w->why;
+  br_error_clear(&w->why);
+}
+
+void br_local_workers_condemn(br_local_workers *w, int pid) {
+  for (uint32_t i = 0; i < w->o.count; i++)
+    if (w->pids[i] == pid && pid != 0 && w->condemned_ms[i] == 0) w->condemned_ms[i] = br_now_ms();
 }
 
 void br_local_workers_free(br_local_workers *w, uint64_t grace_ms) {
@@ -178,13 +196,14 @@ void br_local_workers_free(br_local_workers *w, uint64_t grace_ms) {
   if (w->life[1] >= 0) close(w->life[1]);
   if (w->life[0] >= 0) close(w->life[0]);
   uint64_t until = br_now_ms() + grace_ms;
-  while (br_local_workers_alive(w, NULL) > 0 && br_now_ms() < until) poll(NULL, 0, 5);
+  while (br_local_workers_alive(w) > 0 && br_now_ms() < until) poll(NULL, 0, 5);
   for (uint32_t i = 0; i < w->o.count; i++)
     if (w->pids[i] != 0) {
       kill(w->pids[i], SIGKILL); /* children of ours, not yet waited for: the pid is still theirs */
       waitpid(w->pids[i], NULL, 0);
     }
   free(w->pids);
+  free(w->condemned_ms);
   free(w->join);
   free(w->host);
   free(w->secret);

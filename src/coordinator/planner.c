@@ -87,7 +87,15 @@ static const char *without_comma(const char *options) {
 
 /* The files of a scan as they are now; kept by the query, and checked once more when it ends. */
 static br_status pin_files(brant_session *s, br_query *q, const br_scan *scan, br_snapshot **out, br_error *err) {
-  BR_TRY(br_source_snapshot(s->db, s->source, (const char *const *)scan->files, scan->n_files, out, err));
+  /* Executors may run elsewhere; where a column shows the name, it stays as it was written. */
+  bool named = scan->options != NULL && strstr(scan->options, "filename") != NULL;
+  char **files = br_calloc(scan->n_files + 1, sizeof *files);
+  for (size_t i = 0; i < scan->n_files; i++)
+    files[i] = named ? br_strdup(scan->files[i]) : br_absolute_path(scan->files[i]);
+  br_status status = br_source_snapshot(s->db, s->source, (const char *const *)files, scan->n_files, out, err);
+  for (size_t i = 0; i < scan->n_files; i++) free(files[i]);
+  free(files);
+  BR_TRY(status);
   br_grow((void **)&q->snapshots, &q->cap_snapshots, q->n_snapshots, sizeof *q->snapshots);
   q->snapshots[q->n_snapshots++] = *out;
   return BR_OK;
@@ -175,6 +183,7 @@ static br_status split_table(brant_session *s, br_stage_run *r, size_t i, bool s
 
 static br_status split_stage(brant_session *s, br_query *q, br_stage_run *r, uint32_t slots, br_error *err) {
   const br_stage *st = r->plan;
+  BR_TRY(br_session_check_interrupt(s, err));
   r->whole_sql = br_calloc(st->n_scans, sizeof *r->whole_sql);
   for (size_t i = 0; i < st->n_scans; i++) {
     bool spread = (int)i == st->split_scan && st->rule == BR_TASKS_SPLITS;
@@ -366,6 +375,7 @@ br_status br_prepare(brant_session *s, const char *sql, bool force, br_prepared 
   *out = (br_prepared){0};
   BR_TRY_GOTO(br_source_rewrite(s->db, s->source, sql, &out->sql, &bytes, err));
   BR_TRY_GOTO(br_session_plan(s->db, out->sql, &planned, err));
+  BR_TRY_GOTO(br_session_check_interrupt(s, err));
   if (planned.refused == NULL) {
     status = br_plan_parse(planned.json, planned.explain_json, &plan, err);
     if (status == BR_UNSUPPORTED) {

@@ -59,8 +59,20 @@ static br_status wait_part(br_rows *r, br_result_part *part, br_error *err) {
   return status;
 }
 
+/* The files are still those that the query was planned over. Once the last output is there, all of them have been read. */
+static br_status check_files(br_rows *r, br_error *err) {
+  br_query *q = r->query;
+  for (size_t i = 0; i < q->n_snapshots; i++) {
+    if (br_snapshot_check(q->snapshots[i], err) == BR_OK) continue;
+    br_driver_cancel(r->session->driver, q->id, err); /* the query fails with this */
+    return (br_status)err->code;
+  }
+  return BR_OK;
+}
+
 static br_status open_part(br_rows *r, br_error *err) {
   BR_TRY(wait_part(r, &r->part, err));
+  if (r->at + 1 == r->query->n_results) BR_TRY(check_files(r, err));
   const br_result_part *part = &r->part;
   char *uri = br_driver_worker_uri(r->session->driver, part->id.worker);
   if (uri == NULL) {
@@ -117,9 +129,20 @@ static void part_read(br_rows *r) {
 
 /* The query's own failure says more than a reader that was cut off by it. */
 static br_status prefer_query_error(br_rows *r, br_error *err) {
-  pthread_mutex_lock(&r->query->lock);
-  if (r->query->state == BR_QUERY_FAILED) *err = r->query->error;
-  pthread_mutex_unlock(&r->query->lock);
+  br_query *q = r->query;
+  br_error changed;
+  pthread_mutex_lock(&q->lock);
+  if (q->state == BR_QUERY_FAILED) *err = q->error;
+  /* A file that was replaced under a task looks broken to it: say what happened instead. */
+  bool may_be_files = q->state == BR_QUERY_FAILED && err->blame != BR_BLAME_FETCH &&
+                      (err->code == BR_IO || err->code == BR_NOT_FOUND || err->code == BR_CORRUPT ||
+                       err->code == BR_INVALID || err->code == BR_EXECUTION);
+  for (size_t i = 0; may_be_files && i < q->n_snapshots; i++)
+    if (br_snapshot_check(q->snapshots[i], &changed) != BR_OK) {
+      *err = q->error = changed;
+      break;
+    }
+  pthread_mutex_unlock(&q->lock);
   return (br_status)err->code;
 }
 

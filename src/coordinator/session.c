@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A session: the caller's DuckDB, the network thread, the driver, local workers. Order: brant_open; on the first query that
- * needs workers br_session_workers starts thread, port and processes; brant_close ends them in the opposite order.
- * Bounds: CLOSE_GRACE_MS for workers to end by themselves, WAIT_WORKERS_MS for them to join. */
+ * A session: its options, settings, and the caller's DuckDB. Thread, port and workers are in session_workers.c.
+ * Order: brant_open, any number of statements, brant_close. The caller's thread. */
 #include "coordinator/session.h"
 #include "shuffle/clients.h"
 
@@ -15,9 +14,6 @@
 #include "base/mem.h"
 #include "base/util.h"
 
-#define CLOSE_GRACE_MS 3000
-#define WAIT_WORKERS_MS 30000
-#define WAIT_SLICE_MS 100
 #define LOCAL_MEMORY_BYTES (1ull << 30) /* hard limit of the DuckDB in the caller's process */
 
 void br_texts_add(br_texts *t, const char *text) {
@@ -59,14 +55,21 @@ static void fill_options(brant_session *s, const brant_options *given) {
   brant_options o = BRANT_OPTIONS_INIT;
   if (given != NULL) memcpy(&o, given, given->size < sizeof o ? given->size : sizeof o);
   o.size = sizeof o;
-  if (o.workers == 0) o.workers = 1;
-  if (o.threads == 0) o.threads = cores() / o.workers > 0 ? cores() / o.workers : 1;
-  if (o.memory_bytes == 0) o.memory_bytes = br_memory_available_bytes() * 7 / 10 / o.workers;
-  if (o.wait_workers == 0) o.wait_workers = o.workers;
+  if (o.workers == 0 && o.external_workers == 0) o.workers = 1;
+  uint32_t here = o.workers > 0 ? o.workers : 1;
+  if (o.threads == 0) o.threads = cores() / here > 0 ? cores() / here : 1;
+  if (o.memory_bytes == 0) o.memory_bytes = br_memory_available_bytes() * 7 / 10 / here;
+  if (o.wait_workers == 0) o.wait_workers = o.workers + o.external_workers;
   const char *tmp = o.temp_dir ? o.temp_dir : getenv("TMPDIR");
   s->temp_dir = br_strdup(tmp && *tmp ? tmp : "/tmp");
   o.temp_dir = s->temp_dir;
   o.listen_host = br_strdup(o.listen_host ? o.listen_host : "127.0.0.1");
+  if (o.secret == NULL && o.external_workers > 0) o.secret = getenv(BR_SECRET_ENV);
+  if (o.secret != NULL && *o.secret)
+    s->secret = br_strdup(o.secret);
+  else if (o.external_workers == 0)
+    s->secret = br_asprintf("%016llx%016llx", (unsigned long long)br_random_u64(), (unsigned long long)br_random_u64());
+  o.secret = s->secret;
   s->options = o;
 }
 
@@ -78,22 +81,28 @@ static br_status check_temp_dir(const char *dir, br_error *err) {
   return BR_OK;
 }
 
-static void free_session(brant_session *s) {
+void br_session_free(brant_session *s) {
   br_source_free(s->source);
   if (s->db != NULL) br_session_close(s->db);
   if (s->engine != NULL) br_engine_close(s->engine);
   br_events_free(s->events);
   br_texts_free(&s->attach);
   br_texts_free(&s->views);
+  br_texts_free(&s->detached);
   br_texts_free(&s->setting_names);
   br_texts_free(&s->setting_values);
   free((char *)(uintptr_t)s->options.listen_host);
   free(s->temp_dir);
   free(s->secret);
+  pthread_mutex_destroy(&s->lock);
   free(s);
 }
 
 static br_status open_session(brant_session *s, br_error *err) {
+  if (s->secret == NULL)
+    return br_fail(err, BR_INVALID, BR_BLAME_USER,
+                   "workers that others start need a secret that both sides know: set " BR_SECRET_ENV
+                   " to the same text here and for each brant worker");
   BR_TRY(check_temp_dir(s->temp_dir, err));
   /* A limit, not a reservation: queries in this process are small ones by rule. */
   uint64_t available = br_memory_available_bytes() / 2;
@@ -111,129 +120,20 @@ int brant_open(const brant_options *options, brant_session **out, brant_error *e
   br_error e;
   br_error_clear(&e);
   brant_session *s = br_calloc(1, sizeof *s);
+  atomic_init(&s->refs, 1);
+  pthread_mutex_init(&s->lock, NULL);
   default_settings(&s->settings);
   fill_options(s, options);
   s->events = br_events_new();
   s->query_base = br_random_u64() & 0x7fffffff00000000ull; /* names directories: unique in the cluster */
-  s->secret = br_asprintf("%016llx%016llx", (unsigned long long)br_random_u64(), (unsigned long long)br_random_u64());
   br_status status = open_session(s, &e);
   if (status != BR_OK) {
     br_error_export(&e, err);
-    free_session(s);
+    br_session_free(s);
     return status;
   }
   *out = s;
   return 0;
-}
-
-/* ---- workers */
-
-typedef struct start_msg {
-  brant_session *s;
-  br_error err;
-  br_status status;
-  bool done;
-  pthread_mutex_t lock;
-  pthread_cond_t changed;
-} start_msg;
-
-static void signal_done(start_msg *m) {
-  pthread_mutex_lock(&m->lock);
-  m->done = true;
-  pthread_cond_signal(&m->changed);
-  pthread_mutex_unlock(&m->lock);
-}
-
-static void start_on_loop(void *arg) {
-  start_msg *m = arg;
-  brant_session *s = m->s;
-  br_driver_options o = {.host = s->options.listen_host, .port = s->options.listen_port, .secret = s->secret};
-  m->status = br_driver_new(s->loop, &o, s->events, &s->driver, &m->err);
-  signal_done(m);
-}
-
-static void stop_on_loop(void *arg) {
-  start_msg *m = arg;
-  br_driver_free(m->s->driver);
-  m->s->driver = NULL;
-  br_clients_close(m->s->loop); /* connections to workers that results were read over */
-  br_loop_stop(m->s->loop);
-  signal_done(m);
-}
-
-/* Run fn on the loop thread and wait for it. */
-static void call_on_loop(brant_session *s, void (*fn)(void *), start_msg *m) {
-  m->s = s;
-  pthread_mutex_init(&m->lock, NULL);
-  pthread_cond_init(&m->changed, NULL);
-  br_loop_post(s->loop, fn, m);
-  pthread_mutex_lock(&m->lock);
-  while (!m->done) pthread_cond_wait(&m->changed, &m->lock);
-  pthread_mutex_unlock(&m->lock);
-  pthread_cond_destroy(&m->changed);
-  pthread_mutex_destroy(&m->lock);
-}
-
-static void *net_main(void *arg) {
-  brant_session *s = arg;
-  br_loop_run(s->loop);
-  return NULL;
-}
-
-static br_status start_network(brant_session *s, br_error *err) {
-  if (s->loop == NULL) {
-    BR_TRY(br_loop_new(&s->loop, err));
-    int rc = pthread_create(&s->net, NULL, net_main, s);
-    if (rc != 0) {
-      br_loop_free(s->loop);
-      s->loop = NULL;
-      return br_fail_errno(err, rc, BR_BLAME_INTERNAL, "cannot start the network thread");
-    }
-  }
-  if (s->driver == NULL) {
-    start_msg m = {.status = BR_OK};
-    call_on_loop(s, start_on_loop, &m);
-    if (m.status != BR_OK) *err = m.err;
-    return m.status;
-  }
-  return BR_OK;
-}
-
-br_status br_session_workers(brant_session *s, br_error *err) {
-  BR_TRY(start_network(s, err));
-  if (s->workers == NULL) {
-    br_local_workers_options o = {.join_host = s->options.listen_host,
-                                  .join_port = br_driver_port(s->driver),
-                                  .secret = s->secret,
-                                  .count = s->options.workers,
-                                  .threads = s->options.threads,
-                                  .memory_bytes = s->options.memory_bytes,
-                                  .temp_dir = s->temp_dir};
-    s->workers = br_local_workers_new(&o);
-  }
-  if (br_local_workers_alive(s->workers, NULL) < s->options.workers) BR_TRY(br_local_workers_start(s->workers, err));
-  for (uint64_t waited = 0;; waited += WAIT_SLICE_MS) {
-    br_error why;
-    if (br_driver_wait_workers(s->driver, s->options.wait_workers, WAIT_SLICE_MS, err) == BR_OK) return BR_OK;
-    br_local_workers_alive(s->workers, &why);
-    if (why.code != BR_OK) {
-      *err = why;
-      return (br_status)err->code;
-    }
-    if (waited >= WAIT_WORKERS_MS) return (br_status)err->code;
-  }
-}
-
-void brant_close(brant_session *s) {
-  if (s == NULL) return;
-  if (s->loop != NULL) {
-    start_msg m = {.status = BR_OK};
-    call_on_loop(s, stop_on_loop, &m);
-    pthread_join(s->net, NULL);
-    br_loop_free(s->loop);
-  }
-  br_local_workers_free(s->workers, CLOSE_GRACE_MS);
-  free_session(s);
 }
 
 /* ---- settings */

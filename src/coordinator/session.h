@@ -4,6 +4,8 @@
 #ifndef BRANT_COORDINATOR_SESSION_H
 #define BRANT_COORDINATOR_SESSION_H
 
+#include <stdatomic.h>
+
 #include "brant.h"
 #include "coordinator/driver.h"
 #include "coordinator/local_workers.h"
@@ -16,6 +18,8 @@ typedef struct br_texts {
 } br_texts;
 void br_texts_add(br_texts *t, const char *text);
 void br_texts_free(br_texts *t);
+
+#define BR_SECRET_ENV "BRANT_SECRET" /* the cluster's secret, for workers that others start */
 
 /* docs/settings.md; brant_set writes them. */
 typedef struct br_settings {
@@ -30,6 +34,11 @@ typedef struct br_settings {
 } br_settings;
 
 struct brant_session {
+  _Atomic int refs;         /* the handle, and each query */
+  _Atomic bool interrupted; /* brant_interrupt: the statement being submitted should stop */
+  pthread_mutex_t lock;     /* guards closed, queries, workers, restarts_* */
+  bool closed;
+  brant_query *queries;  /* all that live, linked */
   brant_options options; /* strings are copies */
   br_settings settings;
   br_engine *engine;
@@ -40,13 +49,26 @@ struct brant_session {
   pthread_t net;
   br_driver *driver; /* NULL until a query needs workers */
   br_local_workers *workers;
+  br_timer *restart_timer; /* loop thread: looks for workers that died */
+  uint32_t restart_looks;
+  uint32_t restarts; /* since restarts_since_ms */
+  uint64_t restarts_since_ms;
+  bool workers_met; /* all that the first query waited for have joined */
   char *secret;
   char *temp_dir;
   uint64_t query_base, next_query;
-  br_texts attach, views; /* statements that tasks need: attached files; views and macros of whole-query tasks */
+  br_texts attach,
+      views;         /* statements that tasks need: extensions, attached files; views and macros of whole-query tasks */
+  br_texts detached; /* names that were attached once */
   br_texts setting_names, setting_values; /* DuckDB settings that the caller changed and that may change results */
   bool has_local_tables;                  /* tables live in this process: refused plans must run here */
 };
+
+/* statements.c: DDL, settings, ATTACH and DETACH: done here, and remembered for executors. */
+BR_MUST_USE br_status br_statement_run(brant_session *s, br_statement kind, const char *sql, br_error *err);
+
+/* A local path as other processes find it, whatever their working directory; others unchanged. Free it. */
+char *br_absolute_path(const char *path);
 
 /* How one statement will run. */
 typedef struct br_prepared {
@@ -62,6 +84,11 @@ typedef struct br_prepared {
 BR_MUST_USE br_status br_prepare(brant_session *s, const char *sql, bool force, br_prepared *out, br_error *err);
 void br_prepared_free(br_prepared *p);
 BR_MUST_USE br_status br_session_workers(brant_session *s, br_error *err); /* started and joined */
+void br_session_cancel_queries(brant_session *s);                          /* with its lock held */
+BR_MUST_USE br_status br_session_check_interrupt(brant_session *s, br_error *err);
+void br_session_ref(brant_session *s);
+void br_session_unref(brant_session *s); /* the last one ends thread and port */
+void br_session_free(brant_session *s);  /* what is not network; for session_workers.c */
 
 /* ---- rows of a result, wire types as stages store them */
 typedef struct br_rows br_rows;

@@ -44,6 +44,12 @@ void br_events_subscribe(br_events *e, br_event_sink fn, void *arg) {
   pthread_mutex_unlock(&e->lock);
 }
 
+void br_events_mute(br_events *e) {
+  pthread_mutex_lock(&e->lock);
+  e->n = 0;
+  pthread_mutex_unlock(&e->lock);
+}
+
 void br_events_emit(br_events *e, const char *type, const char *fmt, ...) {
   if (e->n == 0) return;
   json_t *fields = NULL;

@@ -13,6 +13,7 @@ typedef void (*br_event_sink)(void *arg, const char *json);
 br_events *br_events_new(void);
 void br_events_free(br_events *e);
 void br_events_subscribe(br_events *e, br_event_sink fn, void *arg);
+void br_events_mute(br_events *e); /* no subscriber is called any more once this has returned; not from within one */
 /* type: "task_done"; then pairs in the manner of jansson's json_pack: br_events_emit(e, "task_done", "{s:I, s:s}", "query",
  * (json_int_t)q, "state", "committed"). version, type, seq, wall_us and mono_us are added. fmt NULL: no fields. */
 void br_events_emit(br_events *e, const char *type, const char *fmt, ...);
