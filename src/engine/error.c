@@ -53,6 +53,14 @@ br_status br_duckdb_fail(br_error *err, duckdb_error_type type, const char *mess
   return status;
 }
 
+br_status br_interrupted_fail(br_error *err) {
+  br_status status =
+      br_fail(err, BR_INTERNAL, BR_BLAME_TASK, "DuckDB interrupted the statement without a reason: try it again");
+  err->retryable = true;
+  err->duckdb_type = (int)DUCKDB_ERROR_INTERRUPT;
+  return status;
+}
+
 br_status br_duckdb_check(duckdb_error_data e, const char *what, br_error *err) {
   if (!e) return BR_OK;
   br_status status = BR_OK;

@@ -61,6 +61,8 @@ br_session *br_session_of(br_engine *e, duckdb_client_context context);
 
 /* ---- error.c */
 br_status br_duckdb_fail(br_error *err, duckdb_error_type type, const char *message);
+/* DuckDB reports an interrupt that nobody asked for: the failure behind it is lost. */
+br_status br_interrupted_fail(br_error *err);
 /* For duckdb_error_data: frees *e. Returns BR_OK when there is none. */
 BR_MUST_USE br_status br_duckdb_check(duckdb_error_data e, const char *what, br_error *err);
 

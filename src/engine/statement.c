@@ -20,8 +20,11 @@ static duckdb_error_type prepare_error_type(br_session *s, const char *sql) {
 }
 
 static br_status failed_prepare(br_session *s, const char *sql, duckdb_prepared_statement *ps, br_error *err) {
-  const char *message = duckdb_prepare_error(*ps);
-  br_status status = br_duckdb_fail(err, prepare_error_type(s, sql), message);
+  br_status status;
+  if (br_session_cancelled(s))
+    status = cancelled(err); /* planning can be interrupted too */
+  else
+    status = br_duckdb_fail(err, prepare_error_type(s, sql), duckdb_prepare_error(*ps));
   duckdb_destroy_prepare(ps);
   return status;
 }
@@ -52,6 +55,8 @@ br_status br_stmt_execute(br_session *s, duckdb_prepared_statement ps, bool stre
   br_status status;
   if (br_session_cancelled(s))
     status = cancelled(err);
+  else if (duckdb_result_error_type(out) == DUCKDB_ERROR_INTERRUPT)
+    status = br_interrupted_fail(err);
   else
     status = br_duckdb_fail(err, duckdb_result_error_type(out), duckdb_result_error(out));
   duckdb_destroy_result(out);
