@@ -4,6 +4,7 @@
  *
  *   engine_bench [threads] [million rows]
  *
+ * links: br_engine
  * Columns: four BIGINT and one VARCHAR of 20 bytes. Each line: wall time, process CPU, million rows a second.
  */
 #include "base/mem.h"
