@@ -94,8 +94,9 @@ static br_status whole_by_keys(br_dist *d, const agg *a, br_drel *r, const char 
   return aggregate_here(d, a, r, err);
 }
 
+/* In the order of the tasks: list() and the like then show the order of the source. */
 static br_status whole_in_one_task(br_dist *d, const agg *a, br_drel *r, const char *reason, br_error *err) {
-  BR_TRY(br_exchange_single(d, r, reason, r->ordered, err));
+  BR_TRY(br_exchange_single(d, r, reason, true, err));
   return aggregate_here(d, a, r, err);
 }
 
@@ -316,7 +317,7 @@ br_status br_dist_aggregate(br_dist *d, const br_node *n, br_drel *out, br_error
     if (splits && sets_differ(&a) && a.n_groups && a.n_groups <= max_set_columns) return in_two_steps(d, &a, out, err);
     return sets_whole(d, &a, out, err);
   }
-  bool nearly_unique = a.n_groups && n->rows >= 0 && out->rows >= 0 && n->rows > 0.5 * out->rows;
+  bool nearly_unique = a.n_groups && n->rows >= 0 && out->rows >= 0 && n->rows > NEARLY_UNIQUE * out->rows;
   if (splits && !nearly_unique) return in_two_steps(d, &a, out, err);
   if (d->o->two_step_aggregate && !nearly_unique && !splits && br_distinct_reduces(n))
     return br_aggregate_distinct(d, n, out, err);

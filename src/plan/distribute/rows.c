@@ -116,7 +116,7 @@ br_status br_dist_distinct(br_dist *d, const br_node *n, br_drel *out, br_error 
   if (!br_is_one(out) && br_clustered_within(out, &keys) && ok && keys.n) {
     br_open_why(d, out->branches[0].open, "kept clustering %s", br_clustering_text(d, out));
   } else if (!br_is_one(out)) {
-    bool nearly_unique = rows >= 0 && before >= 0 && rows > 0.5 * before;
+    bool nearly_unique = rows >= 0 && before >= 0 && rows > NEARLY_UNIQUE * before;
     if (!ordered && d->o->two_step_aggregate && !nearly_unique) {
       br_drel child = *out;
       BR_TRY(br_emit_over(d, n, out, err));
@@ -165,7 +165,7 @@ br_status br_dist_window(br_dist *d, const br_node *n, br_drel *out, br_error *e
   BR_TRY(common_partition(d, n, out, &keys, err));
   if (!br_is_one(out)) {
     if (!keys.n)
-      BR_TRY(br_exchange_single(d, out, BR_WHY_WINDOW, out->ordered, err));
+      BR_TRY(br_exchange_single(d, out, BR_WHY_WINDOW, true, err)); /* row numbers in the order of the source */
     else if (br_clustered_within(out, &keys))
       br_open_why(d, out->branches[0].open, "kept clustering %s", br_clustering_text(d, out));
     else
