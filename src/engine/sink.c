@@ -9,6 +9,7 @@
  * Bounds: a reader a thread (vectors.c); what the sink holds is its own matter.
  */
 #include "engine/internal.h"
+#include <string.h>
 
 struct br_sink_state {
   br_run_ctx *ctx;
@@ -18,6 +19,37 @@ struct br_sink_state {
   br_sink_state *next;
 };
 
+static bool same_types(const duckdb_logical_type *a, const duckdb_logical_type *b, size_t n) {
+  bool same = true;
+  for (size_t i = 0; i < n && same; i++) {
+    br_buf x = {0}, y = {0};
+    br_type_sql(a[i], false, &x);
+    br_type_sql(b[i], false, &y);
+    same = strcmp(br_buf_cstr(&x), br_buf_cstr(&y)) == 0;
+    br_buf_free(&x);
+    br_buf_free(&y);
+  }
+  return same;
+}
+
+/* DuckDB may bind once more when it executes (a file or the catalog changed): the plan points into the first types, so those
+ * stay, and others are refused. */
+static bool take_types(br_run_ctx *c, duckdb_copy_function_bind_info info) {
+  size_t n = duckdb_copy_function_bind_get_column_count(info);
+  duckdb_logical_type *types = br_calloc(n + 1, sizeof *types);
+  for (size_t i = 0; i < n; i++) types[i] = duckdb_copy_function_bind_get_column_type(info, i);
+  pthread_mutex_lock(&c->mutex);
+  bool first = c->types == NULL;
+  bool good = first || (n == c->n_types && same_types(types, c->types, n));
+  if (first) {
+    c->types = types;
+    c->n_types = n;
+  }
+  pthread_mutex_unlock(&c->mutex);
+  if (!first) br_types_free(types, n);
+  return good;
+}
+
 static void bind(duckdb_copy_function_bind_info info) {
   br_engine *e = duckdb_copy_function_bind_get_extra_info(info);
   br_session *s = br_session_of(e, duckdb_copy_function_bind_get_client_context(info));
@@ -26,12 +58,10 @@ static void bind(duckdb_copy_function_bind_info info) {
     return;
   }
   br_run_ctx *c = s->run;
-  pthread_mutex_lock(&c->mutex);
-  br_types_free(c->types, c->n_types);
-  c->n_types = duckdb_copy_function_bind_get_column_count(info);
-  c->types = br_calloc(c->n_types + 1, sizeof *c->types);
-  for (size_t i = 0; i < c->n_types; i++) c->types[i] = duckdb_copy_function_bind_get_column_type(info, i);
-  pthread_mutex_unlock(&c->mutex);
+  if (!take_types(c, info)) {
+    duckdb_copy_function_bind_set_error(info, "the types of the task's rows changed between planning and running");
+    return;
+  }
   duckdb_copy_function_bind_set_bind_data(info, c, NULL);
 }
 
