@@ -9,80 +9,84 @@
 #include "plan/decompile/decompile.h"
 
 typedef enum br_exchange_kind {
-  BR_EX_FORWARD,    /* consumer task i reads producer task i's output (stays on its node when it can) */
-  BR_EX_HASH,       /* partition = hash(keys, SEED) % n; consumer task i reads partition i of all */
-  BR_EX_RANGE,      /* partition by sort key bounds; a key equal to several bounds may go to any of their partitions */
-  BR_EX_SINGLE,     /* one partition, one consumer task */
-  BR_EX_BROADCAST,  /* one partition, every consumer task reads all of it */
-  BR_EX_BOUNDS,     /* like broadcast, but given to the consumer's range sink, not to its SQL: partitions - 1 BLOBs in order */
-  BR_EX_RESULT      /* to the caller */
+  BR_EX_FORWARD,   /* consumer task i reads producer task i's output (stays on its node when it can) */
+  BR_EX_HASH,      /* partition = hash(keys, SEED) % n; consumer task i reads partition i of all */
+  BR_EX_RANGE,     /* partition by sort key bounds; a key equal to several bounds may go to any of their partitions */
+  BR_EX_SINGLE,    /* one partition, one consumer task */
+  BR_EX_BROADCAST, /* one partition, every consumer task reads all of it */
+  BR_EX_BOUNDS, /* like broadcast, but given to the consumer's range sink, not to its SQL: partitions - 1 BLOBs in order */
+  BR_EX_RESULT /* to the caller */
 } br_exchange_kind;
 
 typedef enum br_task_rule {
-  BR_TASKS_SPLITS,      /* one a split of its scans (a stage has at most one split scan) */
-  BR_TASKS_PARTITIONS,  /* one a partition of its HASH / RANGE inputs */
-  BR_TASKS_FORWARD,     /* one a producer task of its FORWARD inputs, all of them in order (UNION ALL: task lists are concatenated) */
+  BR_TASKS_SPLITS,     /* one a split of its scans (a stage has at most one split scan) */
+  BR_TASKS_PARTITIONS, /* one a partition of its HASH / RANGE inputs */
+  BR_TASKS_FORWARD, /* one a producer task of its FORWARD inputs, all of them in order (UNION ALL: task lists are concatenated) */
   BR_TASKS_ONE
 } br_task_rule;
 
 typedef struct br_stage_input {
-  uint32_t number;              /* k of input(k): its index in `inputs` */
-  uint32_t producer;            /* stage id */
+  uint32_t number;   /* k of input(k): its index in `inputs` */
+  uint32_t producer; /* stage id */
   br_exchange_kind kind;
-  bool ordered;                 /* read map by map, in order */
+  bool ordered; /* read map by map, in order */
 } br_stage_input;
 
 typedef struct br_stage_scan {
-  uint32_t number;              /* the token's number */
-  const char *token;            /* text in sql that a task replaces by its split's source */
+  uint32_t number;   /* the token's number */
+  const char *token; /* text in sql that a task replaces by its split's source */
   br_scan scan;
-  double rows;                  /* estimate after pushed filters */
+  double rows; /* estimate after pushed filters */
 } br_stage_scan;
 
 typedef struct br_stage {
-  uint32_t id;                  /* index in the plan; producers have smaller ids */
-  const char *sql;              /* a SELECT; scan tokens inside; input(k) for inputs. After the n_columns stored columns, HASH
+  uint32_t id;        /* index in the plan; producers have smaller ids */
+  const char *sql;    /* a SELECT; scan tokens inside; input(k) for inputs. After the n_columns stored columns, HASH
                                  * outputs have the partition number (INTEGER), RANGE outputs the sort key (BLOB) */
-  const char **types;           /* SQL types of the stored output columns; enums are stored as VARCHAR, also in results */
+  const char **types; /* SQL types of the stored output columns; enums are stored as VARCHAR, also in results */
   size_t n_columns;
-  br_stage_input *inputs; size_t n_inputs;
-  br_stage_scan *scans; size_t n_scans;    /* those with split == true are spread, the others are read whole by every task */
-  int split_scan;               /* index into scans, -1: none */
+  br_stage_input *inputs;
+  size_t n_inputs;
+  br_stage_scan *scans;
+  size_t n_scans; /* those with split == true are spread, the others are read whole by every task */
+  int split_scan; /* index into scans, -1: none */
   br_task_rule rule;
-  br_exchange_kind output;      /* the kind that its consumers read it by */
-  uint32_t partitions;          /* of the output */
-  const char *keys;             /* for people: "c0, c1" or "c0 DESC NULLS LAST"; NULL: none */
+  br_exchange_kind output; /* the kind that its consumers read it by */
+  uint32_t partitions;     /* of the output */
+  const char *keys;        /* for people: "c0, c1" or "c0 DESC NULLS LAST"; NULL: none */
   bool ordered_output;
   bool indeterminate;
-  double rows, bytes;           /* estimates of the output; negative: unknown */
-  const char *why;              /* why this exchange was chosen, or elided ones ("kept clustering hash(c0)") */
-  const char *one_task_reason;  /* not NULL: this stage runs as one task because … */
-  const char *label;            /* short: "scan lineitem, filter, partial aggregate" */
+  double rows, bytes;          /* estimates of the output; negative: unknown */
+  const char *why;             /* why this exchange was chosen, or elided ones ("kept clustering hash(c0)") */
+  const char *one_task_reason; /* not NULL: this stage runs as one task because … */
+  const char *label;           /* short: "scan lineitem, filter, partial aggregate" */
 } br_stage;
 
 typedef struct br_stages {
   br_arena *arena;
-  br_stage *stages; size_t n_stages;       /* the last one is the result stage */
-  const char *whole_query_reason;          /* not NULL: the whole query runs as one task of the original text, because … */
+  br_stage *stages;
+  size_t n_stages;                /* the last one is the result stage */
+  const char *whole_query_reason; /* not NULL: the whole query runs as one task of the original text, because … */
 } br_stages;
 
 typedef struct br_distribute_options {
-  uint32_t partitions;             /* n of hash and range exchanges */
-  double broadcast_bytes;          /* a side estimated below this is broadcast; 0: never */
-  double sort_one_task_rows;       /* fewer estimated rows: gather and sort in one task; 0: always by ranges */
+  uint32_t partitions;       /* n of hash and range exchanges */
+  double broadcast_bytes;    /* a side estimated below this is broadcast; 0: never */
+  double sort_one_task_rows; /* fewer estimated rows: gather and sort in one task; 0: always by ranges */
   bool two_step_aggregate;
 } br_distribute_options;
 
 /* Cut the plan. Never fails for a right plan: what can't be distributed becomes a one-task stage with its reason, and a
  * plan that can't be written back at all comes out without stages and with whole_query_reason set (the caller runs the
  * original text as one task). */
-BR_MUST_USE br_status br_distribute(const br_plan *plan, const br_distribute_options *o, br_stages **out, br_error *err);
+BR_MUST_USE br_status br_distribute(const br_plan *plan, const br_distribute_options *o, br_stages **out,
+                                    br_error *err);
 void br_stages_free(br_stages *s);
 /* Explain: a tree for people, or JSON. */
 void br_stages_print(const br_stages *s, br_buf *out);
 json_t *br_stages_json(const br_stages *s);
-const char *br_exchange_name(br_exchange_kind k);  /* "HASH" */
-const char *br_task_rule_name(br_task_rule r);     /* "one a split" */
+const char *br_exchange_name(br_exchange_kind k); /* "HASH" */
+const char *br_task_rule_name(br_task_rule r);    /* "one a split" */
 
 /* Partition number as SQL over columns cN: `CAST(hash(c0, c1, <seed>) % 16 AS INTEGER)`. One seed for the engine. */
 #define BR_HASH_SEED "7640891576956012809::UBIGINT"
