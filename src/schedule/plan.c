@@ -109,12 +109,11 @@ static bool void_mixed(br_sched *s, sched_query *q, br_actions *out) {
     bool all = false; /* the readers of the whole stage were seen */
     for (uint32_t k = 0; k < st->n_tasks; k++) {
       sched_task *t = &st->tasks[k];
-      bool again = st->indeterminate && t->want && t->made_by != 0 && !t->remake;
+      bool lost = st->indeterminate && t->want && t->made_by != 0;
+      bool again = lost && !t->remake;
+      if (lost) doom_if_read(s, q, st, t); /* each time: the caller's word may come after the loss */
       if (!again && !t->voided) continue;
-      if (again) {
-        t->remake = true;
-        doom_if_read(s, q, st, t);
-      }
+      t->remake |= again;
       t->voided = false;
       changed |= void_readers(s, q, st, k, &all, out);
     }

@@ -187,6 +187,22 @@ static void test_late_word_of_a_void_result_fails(void **state) {
   h_free(h);
 }
 
+/* The same for a result that is itself indeterminate, and that another stage reads. */
+static void test_late_word_of_a_lost_result_that_is_read_twice_fails(void **state) {
+  (void)state;
+  const br_sched_stage c[] = {{.tasks = 1, .indeterminate = true, .result = true},
+                              {.tasks = 1, INPUTS(ALL(0)), .result = true}};
+  harness *h = h_new(NULL);
+  h_join(h, 1, 1);
+  h_query(h, 1, c, 2);
+  h_done(h, 1, 0, 0);
+  h_lose(h, 1);
+  assert_int_equal(h_count(h, BR_ACT_QUERY_FAILED), 0); /* nobody has read it, as far as is known */
+  h_step(h, (br_event){.kind = BR_EV_RESULT_READ, .query = 1, .attempt = {.attempt = 1}});
+  assert_int_equal(h_act(h, BR_ACT_QUERY_FAILED)->error.code, BR_LOST);
+  h_free(h);
+}
+
 static void test_a_million_tasks(void **state) {
   (void)state;
   const uint32_t half = 500000;
@@ -247,6 +263,7 @@ int main(void) {
       cmocka_unit_test(test_indeterminate_output_rolls_its_readers_back),
       cmocka_unit_test(test_indeterminate_after_rows_were_handed_out_fails),
       cmocka_unit_test(test_late_word_of_a_void_result_fails),
+      cmocka_unit_test(test_late_word_of_a_lost_result_that_is_read_twice_fails),
       cmocka_unit_test(test_a_million_tasks),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
