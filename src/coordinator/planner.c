@@ -16,9 +16,11 @@
 #define SPLIT_LEAST_BYTES (8u << 20) /* compressed; smaller splits cost more to start than they bring */
 #define SPLIT_MOST_BYTES (256u << 20)
 #define PARTITION_BYTES (96u << 20) /* of input for each partition of an exchange */
+#define TASKS_PER_SLOT_BUILDING 2   /* of a stage with a broadcast join: each task builds the table again */
 #define TASKS_PER_SLOT 3            /* so that the last task of a stage is short */
 #define PARTITIONS_MOST 4096u
 #define TABLE_SPLIT_ROWS 2000000u
+#define SPLITS_MOST 100000u
 
 void br_prepared_free(br_prepared *p) {
   br_query_unref(p->query);
@@ -71,11 +73,27 @@ static uint32_t choose_partitions(const brant_session *s, uint64_t bytes, uint32
   return n > PARTITIONS_MOST ? PARTITIONS_MOST : (uint32_t)n;
 }
 
-static uint64_t choose_split_bytes(const brant_session *s, uint64_t scan_bytes, uint32_t slots) {
-  if (s->settings.split_bytes > 0) return s->settings.split_bytes;
-  uint64_t b = scan_bytes / ((uint64_t)slots * TASKS_PER_SLOT);
-  if (b < SPLIT_LEAST_BYTES) b = SPLIT_LEAST_BYTES;
-  return b > SPLIT_MOST_BYTES ? SPLIT_MOST_BYTES : b;
+static bool builds_tables(const br_stage *st) {
+  for (size_t i = 0; i < st->n_inputs; i++)
+    if (st->inputs[i].kind == BR_EX_BROADCAST) return true;
+  return false;
+}
+
+/* How many splits a scan gets. A number that fits the number of files cuts no file (files of a table are mostly of one size):
+ * a cut inside costs a row number for every row. */
+static uint32_t choose_splits(const brant_session *s, const br_stage *st, const br_snapshot *snap, uint32_t slots) {
+  uint64_t bytes = br_snapshot_bytes(snap, NULL, 0), files = br_snapshot_files(snap);
+  uint64_t target = s->settings.split_bytes;
+  if (target == 0) {
+    target = bytes / ((uint64_t)slots * (builds_tables(st) ? TASKS_PER_SLOT_BUILDING : TASKS_PER_SLOT)) + 1;
+    if (target < SPLIT_LEAST_BYTES) target = SPLIT_LEAST_BYTES;
+    if (target > SPLIT_MOST_BYTES && !builds_tables(st)) target = SPLIT_MOST_BYTES;
+  }
+  uint64_t ideal = (bytes + target - 1) / target;
+  if (ideal < slots) ideal = slots;
+  for (uint64_t k = ideal; files > 0 && k <= ideal + ideal / 2; k++)
+    if (files % k == 0 || k % files == 0) return (uint32_t)k;
+  return ideal > SPLITS_MOST ? SPLITS_MOST : (uint32_t)ideal;
 }
 
 /* ---- splits */
@@ -146,8 +164,8 @@ static br_status split_files(brant_session *s, br_query *q, br_stage_run *r, siz
     r->whole_sql[i] = whole_files(snap, without_comma(scan->options));
     return BR_OK;
   }
-  br_split_options o = {.target_bytes = choose_split_bytes(s, br_snapshot_bytes(snap, NULL, 0), slots),
-                        .min_splits = slots};
+  uint32_t want = choose_splits(s, r->plan, snap, slots);
+  br_split_options o = {.min_splits = want, .max_splits = want};
   BR_TRY(br_snapshot_splits(snap, &o, &splits, &n, err));
   if (scan->whole_files_only) keep_files_whole(snap, &splits, &n);
   for (size_t k = 0; k < n; k++) {

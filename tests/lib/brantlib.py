@@ -5,6 +5,7 @@ Results come back as pyarrow tables over the Arrow C stream: nothing is converte
 binding of its own.
 """
 import ctypes as C
+import json as jsonlib
 import os
 import pathlib
 
@@ -19,7 +20,7 @@ CODES = ("OK INVALID NOT_FOUND IO NO_SPACE PERMISSION OUT_OF_MEMORY UNSUPPORTED 
 class _Options(C.Structure):
     _fields_ = [("size", C.c_size_t), ("workers", C.c_uint32), ("threads", C.c_uint32), ("memory_bytes", C.c_uint64),
                 ("temp_dir", C.c_char_p), ("mode", C.c_int), ("distribute", C.c_int), ("listen_host", C.c_char_p),
-                ("listen_port", C.c_int), ("wait_workers", C.c_uint32)]
+                ("listen_port", C.c_int), ("wait_workers", C.c_uint32), ("external_workers", C.c_uint32), ("secret", C.c_char_p)]
 
 
 class _Error(C.Structure):
@@ -42,6 +43,9 @@ class _Stream(C.Structure):
                 ("private_data", C.c_void_p)]
 
 
+EVENT_FN = C.CFUNCTYPE(None, C.c_void_p, C.c_char_p)
+
+
 class BrantError(Exception):
     """What the engine said: code is a name of enum brant_code."""
 
@@ -59,7 +63,8 @@ def _load():
             ("brant_set", [p, C.c_char_p, C.c_char_p, e], C.c_int), ("brant_submit", [p, C.c_char_p, C.POINTER(p), e], C.c_int),
             ("brant_query_stream", [p, C.POINTER(_Stream), e], C.c_int), ("brant_query_cancel", [p], None),
             ("brant_query_error", [p, e], C.c_int), ("brant_query_stats", [p, C.POINTER(Stats)], None),
-            ("brant_query_free", [p], None), ("brant_free", [p], None), ("brant_version", [], C.c_char_p),
+            ("brant_query_free", [p], None), ("brant_interrupt", [p], None),
+            ("brant_subscribe", [p, EVENT_FN, p, e], C.c_int), ("brant_free", [p], None), ("brant_version", [], C.c_char_p),
             ("brant_explain", [p, C.c_char_p, C.c_int, C.c_int, C.POINTER(C.c_void_p), e], C.c_int)]:
         f = getattr(lib, name)
         f.argtypes, f.restype = args, res
@@ -106,11 +111,13 @@ class Query:
 class Session:
     """brant_session. workers, threads, memory (bytes), distribute = auto|always|never, settings by set()."""
 
-    def __init__(self, workers=3, threads=1, memory=0, distribute="always", temp_dir=None, settings=None):
+    def __init__(self, workers=3, threads=1, memory=0, distribute="always", temp_dir=None, settings=None, listen_port=0,
+                 external_workers=0, secret=None):
         self.lib = _load()
         o = _Options(size=C.sizeof(_Options), workers=workers, threads=threads, memory_bytes=memory,
                      temp_dir=str(temp_dir).encode() if temp_dir else None,
-                     distribute={"auto": 0, "always": 1, "never": 2}[distribute])
+                     distribute={"auto": 0, "always": 1, "never": 2}[distribute], listen_port=listen_port,
+                     external_workers=external_workers, secret=secret.encode() if secret else None)
         self._h, err = C.c_void_p(), _Error()
         if self.lib.brant_open(C.byref(o), C.byref(self._h), C.byref(err)):
             raise BrantError(err)
@@ -121,6 +128,16 @@ class Session:
         err = _Error()
         if self.lib.brant_set(self._h, name.encode(), str(value).encode(), C.byref(err)):
             raise BrantError(err)
+
+    def subscribe(self, fn):
+        """fn(event as a dict) for each event, called on the engine's thread."""
+        self._event_fns = getattr(self, "_event_fns", []) + [EVENT_FN(lambda _, text: fn(jsonlib.loads(text)))]
+        err = _Error()
+        if self.lib.brant_subscribe(self._h, self._event_fns[-1], None, C.byref(err)):
+            raise BrantError(err)
+
+    def interrupt(self):
+        self.lib.brant_interrupt(self._h)
 
     def submit(self, sql):
         q, err = C.c_void_p(), _Error()

@@ -317,10 +317,11 @@ br_status br_dist_aggregate(br_dist *d, const br_node *n, br_drel *out, br_error
     if (splits && sets_differ(&a) && a.n_groups && a.n_groups <= max_set_columns) return in_two_steps(d, &a, out, err);
     return sets_whole(d, &a, out, err);
   }
-  bool nearly_unique = a.n_groups && n->rows >= 0 && out->rows >= 0 && n->rows > NEARLY_UNIQUE * out->rows;
-  if (splits && !nearly_unique) return in_two_steps(d, &a, out, err);
-  if (d->o->two_step_aggregate && !nearly_unique && !splits && br_distinct_reduces(n))
+  /* Also when every row looks like a group of its own: without statistics of distinct values (Parquet has none) DuckDB's guess is
+   * near that whatever the key, and a needless partial step costs far less than shuffling the rows. */
+  if (splits) return in_two_steps(d, &a, out, err);
+  if (d->o->two_step_aggregate && br_distinct_reduces(n))
     return br_aggregate_distinct(d, n, out, err);
   if (!a.n_groups) return whole_in_one_task(d, &a, out, BR_WHY_WHOLE_AGGREGATE, err);
-  return whole_by_keys(d, &a, out, splits ? "nearly unique group keys" : "groups are computed whole", err);
+  return whole_by_keys(d, &a, out, "groups are computed whole", err);
 }

@@ -45,9 +45,6 @@ typedef struct br_branch {
 } br_branch;
 
 /* One key of a hash clustering: the output columns that hold its value, and the type it was hashed as. */
-/* A partial step pays unless nearly every row is a group of its own. Not lower: without statistics of distinct values DuckDB
- * guesses 0.63 groups a row, whatever the key. */
-#define NEARLY_UNIQUE 0.9
 #define BR_KEY_COLUMNS 4
 typedef struct br_dkey {
   uint32_t columns[BR_KEY_COLUMNS];

@@ -112,12 +112,10 @@ br_status br_dist_distinct(br_dist *d, const br_node *n, br_drel *out, br_error 
   const char *label = plain ? "distinct" : "distinct on";
   BR_TRY(br_walk(d, n->children[0], out, err));
   BR_TRY(keys_of(d, out, br_j_get(n->json, "distinct_targets"), &keys, &ok, err));
-  double rows = n->rows, before = out->rows;
   if (!br_is_one(out) && br_clustered_within(out, &keys) && ok && keys.n) {
     br_open_why(d, out->branches[0].open, "kept clustering %s", br_clustering_text(d, out));
   } else if (!br_is_one(out)) {
-    bool nearly_unique = rows >= 0 && before >= 0 && rows > NEARLY_UNIQUE * before;
-    if (!ordered && d->o->two_step_aggregate && !nearly_unique) {
+    if (!ordered && d->o->two_step_aggregate) {
       br_drel child = *out;
       BR_TRY(br_emit_over(d, n, out, err));
       keep_clustering(out, &child);
