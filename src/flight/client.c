@@ -21,6 +21,7 @@
 #define DEFAULT_WINDOW_BYTES (4u << 20)
 #define LEAST_WINDOW_BYTES (64u << 10)
 #define MOST_WINDOW_BYTES (1u << 30)
+#define IDLE_TRIM_MS 1000 /* without a stream: memory kept for bodies is given back */
 #define RESULT_FRAME_BYTES (1u << 20)
 #define RESULT_BYTES (64u << 20) /* of one Result of an action */
 #define RESET_CANCEL 8           /* HTTP/2 error codes */
@@ -55,7 +56,7 @@ struct br_flight_client {
   uint64_t generation, started_ms;
   br_connect *connecting;
   br_h2 *h2;
-  br_timer *doom;
+  br_timer *doom, *idle;
   br_flight_stream *first, *last;
   void (*on_close)(void *arg, const br_error *why);
   void *on_close_arg;
@@ -78,6 +79,13 @@ static void stream_unref(br_flight_stream *s) {
   free(s);
 }
 
+static void on_idle(void *arg) {
+  br_flight_client *c = arg;
+  br_timer_stop(c->idle);
+  c->idle = NULL;
+  if (!c->first) br_flight_body_trim();
+}
+
 static void unlink_stream(br_flight_stream *s) {
   br_flight_client *c = s->client;
   if (s->prev)
@@ -89,6 +97,7 @@ static void unlink_stream(br_flight_stream *s) {
   else
     c->last = s->prev;
   s->prev = s->next = NULL;
+  if (!c->first && !c->idle && !c->freed) c->idle = br_timer_start(c->loop, IDLE_TRIM_MS, 0, on_idle, c);
 }
 
 /* The last callback of a stream whose HTTP/2 stream is gone. */
@@ -327,12 +336,14 @@ void br_flight_client_free(br_flight_client *c) {
   c->freed = true;
   br_connect_cancel(c->connecting);
   br_timer_stop(c->doom);
+  br_timer_stop(c->idle);
   c->connecting = NULL;
-  c->doom = NULL;
+  c->doom = c->idle = NULL;
   if (c->h2) br_h2_close(c->h2); /* silent: its streams are ended here */
   c->h2 = NULL;
   for (br_flight_stream *s = c->first; s; s = s->next) s->h2 = NULL;
   while (c->first) end_stream(c->first, &err);
+  br_flight_body_trim();
   client_unref(c);
 }
 

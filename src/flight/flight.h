@@ -109,7 +109,7 @@ typedef struct br_flight_sink {
   /* Once, last. err->code 0: the server ended it well. A br_error that the server sent arrives whole. */
   void (*end)(void *arg, const br_error *err);
 } br_flight_sink;
-void br_flight_body_free(void *body);
+void br_flight_body_free(void *body); /* any thread; NULL is fine */
 br_flight_stream *br_flight_get(br_flight_client *c, const void *ticket, size_t n, br_flight_sink sink);
 br_flight_stream *br_flight_action(br_flight_client *c, const char *type, const void *body, size_t n, br_flight_sink sink);
 void br_flight_stream_cancel(br_flight_stream *s); /* no callback after this returns */

@@ -9,7 +9,6 @@
  */
 #include "flight/message.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { FIELD_DESCRIPTOR = 1, FIELD_HEAD = 2, FIELD_APP = 3, FIELD_BODY = 1000 };
@@ -45,7 +44,7 @@ static br_status begin_message(br_flight_rx *r, br_error *err) {
   br_buf_clear(&r->head);
   br_buf_clear(&r->app);
   br_buf_clear(&r->descriptor);
-  free(r->body);
+  br_flight_body_free(r->body);
   r->body = NULL;
   r->body_bytes = r->body_got = 0;
   r->state = AT_TAG;
@@ -67,12 +66,12 @@ static int varint_byte(br_flight_rx *r, uint8_t b) {
 }
 
 static br_status begin_body(br_flight_rx *r, br_error *err) {
-  free(r->body); /* a field that comes twice: the last one counts */
+  br_flight_body_free(r->body); /* a field that comes twice: the last one counts */
   r->body = NULL;
   r->body_bytes = (size_t)r->field_left;
   r->body_got = 0;
   if (r->body_bytes == 0) return BR_OK;
-  r->body = aligned_alloc(64, (r->body_bytes + 63) & ~(size_t)63);
+  r->body = br_flight_body_alloc(r->body_bytes);
   if (!r->body)
     return br_fail(err, BR_OUT_OF_MEMORY, BR_BLAME_TASK, "no memory for a received batch of %zu bytes", r->body_bytes);
   return BR_OK;
@@ -183,8 +182,6 @@ void br_flight_rx_free(br_flight_rx *r) {
   br_buf_free(&r->head);
   br_buf_free(&r->app);
   br_buf_free(&r->descriptor);
-  free(r->body);
+  br_flight_body_free(r->body);
   r->body = NULL;
 }
-
-void br_flight_body_free(void *body) { free(body); }

@@ -58,4 +58,8 @@ BR_MUST_USE br_status br_flight_rx_feed(br_flight_rx *r, const uint8_t *p, size_
 uint8_t *br_flight_rx_target(const br_flight_rx *r, size_t *room);
 void br_flight_rx_free(br_flight_rx *r);
 
+/* Memory of bodies (body.c); freed by br_flight_body_free, any thread. NULL: none left. */
+void *br_flight_body_alloc(size_t n);
+void br_flight_body_trim(void); /* give back what is kept for later bodies */
+
 #endif
