@@ -79,11 +79,12 @@ typedef struct brant_error {
 enum brant_mode { BRANT_MODE_AUTO = 0, BRANT_MODE_STAGED = 1 };
 enum brant_distribute { BRANT_DISTRIBUTE_AUTO = 0, BRANT_DISTRIBUTE_ALWAYS = 1, BRANT_DISTRIBUTE_NEVER = 2 };
 
+#define BRANT_MEMORY_LEAST_BYTES (128u << 20)
 typedef struct brant_options {
   size_t size;              /* sizeof(brant_options): later versions add fields at the end */
   uint32_t workers;         /* local worker processes; 0: 1 */
   uint32_t threads;         /* per worker; 0: cores / workers, at least 1 */
-  uint64_t memory_bytes;    /* per worker; 0: 70 % of what the machine or cgroup has, divided by workers */
+  uint64_t memory_bytes;    /* per worker, at least BRANT_MEMORY_LEAST_BYTES; 0: 70 % of what the machine or cgroup has, divided by workers */
   const char *temp_dir;     /* spilling and shuffle files; NULL: $TMPDIR or /tmp */
   int mode;                 /* enum brant_mode */
   int distribute;           /* enum brant_distribute */

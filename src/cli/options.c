@@ -119,10 +119,13 @@ static int set_format(cli_options *o, const char *v) {
   return -1;
 }
 
-static int set_size(const char *v, uint64_t least, uint64_t *out) {
+static int set_memory(const char *v, uint64_t *out) {
   br_error err;
-  if (br_parse_bytes(v, out, &err) != BR_OK) return usage_error(err.message, NULL);
-  if (*out < least) return usage_error("--memory must be at least 64MiB a worker, not", v);
+  if (br_parse_bytes(v, out, &err) != BR_OK) {
+    br_error_context(&err, "--memory");
+    return usage_error(err.message, NULL);
+  }
+  if (*out < BRANT_MEMORY_LEAST_BYTES) return usage_error("--memory must be at least 128MiB a worker, not", v);
   return -1;
 }
 
@@ -158,7 +161,7 @@ static int one_option(cli_options *o, int c, char *v, const char *usage) {
       if (!number(v, 1024, &n) || n == 0) return usage_error("--threads wants a number from 1 to 1024, not", v);
       o->session.threads = (uint32_t)n;
       return -1;
-    case OPT_MEMORY: return set_size(v, 64u << 20, &o->session.memory_bytes);
+    case OPT_MEMORY: return set_memory(v, &o->session.memory_bytes);
     case OPT_TEMP: o->session.temp_dir = v; return -1;
     case OPT_MODE: return set_mode(o, v);
     case OPT_DISTRIBUTE:

@@ -74,7 +74,10 @@ static void fill_options(brant_session *s, const brant_options *given) {
 }
 
 static br_status check_temp_dir(const char *dir, br_error *err) {
-  BR_TRY(br_mkdir_p(dir, err));
+  br_error why;
+  if (br_mkdir_p(dir, &why) != BR_OK)
+    return br_fail(err, why.code, BR_BLAME_USER, "the temp directory can't be made: %s: give another with --temp-dir",
+                   why.message);
   if (access(dir, W_OK | X_OK) != 0)
     return br_fail(err, BR_PERMISSION, BR_BLAME_USER,
                    "the temp directory %s can't be written: give another with --temp-dir", dir);
@@ -103,6 +106,10 @@ static br_status open_session(brant_session *s, br_error *err) {
     return br_fail(err, BR_INVALID, BR_BLAME_USER,
                    "workers that others start need a secret that both sides know: set " BR_SECRET_ENV
                    " to the same text here and for each brant worker");
+  if (s->options.workers > 0 && s->options.memory_bytes < BRANT_MEMORY_LEAST_BYTES)
+    return br_fail(err, BR_INVALID, BR_BLAME_USER,
+                   "%llu MiB of memory a worker are too few, %u MiB are needed: use fewer workers or give them more",
+                   (unsigned long long)(s->options.memory_bytes >> 20), BRANT_MEMORY_LEAST_BYTES >> 20);
   BR_TRY(check_temp_dir(s->temp_dir, err));
   /* A limit, not a reservation: queries in this process are small ones by rule. */
   uint64_t available = br_memory_available_bytes() / 2;

@@ -128,6 +128,12 @@ static size_t utf8_floor(const char *s, size_t n) {
   return n;
 }
 
+static void append(br_error *e, const char *text) {
+  size_t have = strlen(e->message), room = sizeof e->message - 1 - strlen(text);
+  if (have > room) have = utf8_floor(e->message, room);
+  strcpy(e->message + have, text);
+}
+
 /* A user reads which SQL it was: the message is cut first, so that there is always room for it. */
 static void append_sql(br_error *e, const br_etask *t) {
   const char *sql = t->pb->task->sql;
@@ -137,9 +143,7 @@ static void append_sql(br_error *e, const br_etask *t) {
   char id[64];
   br_attempt_format(&t->id, id);
   char *tail = br_asprintf("\n  in task %s: %.*s%s", id, (int)n, sql, cut ? "..." : "");
-  size_t tail_bytes = strlen(tail), room = sizeof e->message - 1 - tail_bytes, have = strlen(e->message);
-  if (have > room) have = utf8_floor(e->message, room);
-  memcpy(e->message + have, tail, tail_bytes + 1);
+  append(e, tail);
   free(tail);
 }
 
@@ -150,6 +154,7 @@ static void send_failed(br_etask *t, br_error *e) {
   e->has_attempt = true;
   e->attempt = t->id;
   if (broken) atomic_store(&t->x->broken, true);
+  if (e->code == BR_NO_SPACE) append(e, ": free some space there, or choose another directory with --temp-dir");
   if (e->blame == BR_BLAME_USER) append_sql(e, t);
   br_executor_send_failed(t->x, &t->id, e);
 }

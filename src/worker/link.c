@@ -270,13 +270,30 @@ static void on_command(void *arg, const void *body, size_t bytes) {
     lost(n, err.message);
 }
 
+/* A coordinator that isn't there yet, or is starting again, is asked again; one that refuses is not. */
+static void join_failed(br_node *n, const br_error *err) {
+  br_link *l = &n->link;
+  bool may_pass = err->code == BR_NETWORK || err->code == BR_TIMEOUT;
+  if (may_pass && n->o->parent_fd < 0 && br_now_ms() - l->since_ms < BR_NODE_JOIN_MS) {
+    if (!l->told_waiting)
+      br_log(BR_LOG_WARN, "no coordinator at %s yet (%s): trying for %u s", n->o->join, err->message,
+             BR_NODE_JOIN_MS / 1000);
+    l->told_waiting = true;
+    l->rejoin_at_ms = br_now_ms() + BR_NODE_JOIN_RETRY_MS;
+    return;
+  }
+  const char *why = err->code ? err->message : "the coordinator ended the call";
+  if (err->code == BR_PERMISSION) why = "the secret of this worker (BRANT_SECRET or --secret-env) is not the cluster's";
+  br_log(BR_LOG_ERROR, "cannot join %s: %s", n->o->join, why);
+  br_node_stop(n, BR_NODE_EXIT_FAILED, "the join failed");
+}
+
 static void on_join_end(void *arg, const br_error *err) {
   br_node *n = arg;
   n->link.join = NULL;
   if (n->stopping) return;
   if (!n->worker) {
-    br_log(BR_LOG_ERROR, "cannot join %s: %s", n->o->join, err->code ? err->message : "the coordinator ended the call");
-    br_node_stop(n, BR_NODE_EXIT_FAILED, "the join failed");
+    join_failed(n, err);
     return;
   }
   lost(n, err->code ? err->message : "the coordinator ended the connection");
@@ -284,15 +301,8 @@ static void on_join_end(void *arg, const br_error *err) {
 
 /* ---- life */
 
-br_status br_link_open(br_node *n, br_error *err) {
+static void send_join(br_node *n) {
   br_link *l = &n->link;
-  l->last = &l->first;
-  l->since_ms = br_now_ms();
-  char *uri = br_asprintf("tcp://%s", n->o->join);
-  br_flight_client_options o = {.bearer = n->o->secret[0] ? n->o->secret : NULL};
-  br_status status = br_flight_client_new(n->loop, uri, &o, &l->client, err);
-  free(uri);
-  if (status) return status;
   Brant__Pb__JoinRequest j = BRANT__PB__JOIN_REQUEST__INIT;
   j.version = (char *)BRANT_VERSION;
   j.uri = n->uri, j.unix_path = n->unix_path ? n->unix_path : (char *)"", j.host_id = n->host_id;
@@ -304,6 +314,18 @@ br_status br_link_open(br_node *n, br_error *err) {
   l->join = br_flight_action(l->client, "join", b.data, b.len,
                              (br_flight_sink){.arg = n, .result = on_command, .end = on_join_end});
   br_buf_free(&b);
+}
+
+br_status br_link_open(br_node *n, br_error *err) {
+  br_link *l = &n->link;
+  l->last = &l->first;
+  l->since_ms = br_now_ms();
+  char *uri = br_asprintf("tcp://%s", n->o->join);
+  br_flight_client_options o = {.bearer = n->o->secret[0] ? n->o->secret : NULL};
+  br_status status = br_flight_client_new(n->loop, uri, &o, &l->client, err);
+  free(uri);
+  if (status) return status;
+  send_join(n);
   return BR_OK;
 }
 
@@ -314,6 +336,9 @@ void br_link_tick(br_node *n) {
     if (now - l->since_ms > BR_NODE_JOIN_MS) {
       br_log(BR_LOG_ERROR, "cannot join %s: no welcome within %u ms", n->o->join, BR_NODE_JOIN_MS);
       br_node_stop(n, BR_NODE_EXIT_FAILED, "the join failed");
+    } else if (l->rejoin_at_ms && now >= l->rejoin_at_ms) {
+      l->rejoin_at_ms = 0;
+      send_join(n);
     }
     return;
   }

@@ -37,7 +37,8 @@
 #define BR_NODE_MAX_TABLE_MAPS (1u << 22) /* of one stage */
 #define BR_NODE_REPORT_BYTES (4u << 20)   /* of events in one report; one larger event goes alone */
 #define BR_NODE_REPORT_TRIES 3u
-#define BR_NODE_JOIN_MS 20000u /* from the start to the welcome */
+#define BR_NODE_JOIN_MS 60000u /* from the start to the welcome: a coordinator that isn't there yet is asked again */
+#define BR_NODE_JOIN_RETRY_MS 500u
 
 /* Exit codes of brant-worker. */
 #define BR_NODE_EXIT_OK 0
@@ -177,7 +178,9 @@ typedef struct br_link {
   br_flight_stream *join, *report;
   br_timer *heartbeat;
   uint32_t silent_ms;
-  uint64_t since_ms;    /* joining, or the report under way */
+  uint64_t since_ms;     /* joining, or the report under way */
+  uint64_t rejoin_at_ms; /* 0: the join is under way, or done */
+  bool told_waiting;
   uint64_t retry_at_ms; /* of the report; 0: none */
   uint32_t tries;
   uint64_t seq;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define DEFAULT_MEMORY_PERCENT 80u
+#define DEFAULT_SECRET_ENV "BRANT_SECRET"
 #define MAX_SECRET_BYTES 1000 /* it travels as a bearer token */
 #define MIN_MEMORY_BYTES (128u << 20)
 
@@ -31,7 +32,7 @@ const char br_node_usage[] =
     "  --executors N          processes that run tasks (default: 1)\n"
     "  --slots N              tasks at once in each executor (default: 1)\n"
     "  --extension-dir DIR    of DuckDB (default: DuckDB's own)\n"
-    "  --secret-env NAME      environment variable with the cluster's secret\n"
+    "  --secret-env NAME      environment variable with the cluster's secret (default: BRANT_SECRET, if it is set)\n"
     "  --host-id NAME         workers with the same one use Unix sockets between them (default: host name and boot)\n"
     "  --parent-fd N          a pipe: its end is the parent's, and this worker's too\n";
 
@@ -183,7 +184,7 @@ static br_status check_network(br_node_options *o, br_error *err) {
   if (!loopback(o->listen) && !o->secret[0]) {
     status =
         br_fail(err, BR_PERMISSION, BR_BLAME_USER,
-                "listening on %.100s without a secret would let anybody read the data: give --secret-env", o->listen);
+                "listening on %.100s without a secret would let anybody read the data: set BRANT_SECRET", o->listen);
   }
 done:
   free(host);
@@ -220,6 +221,8 @@ br_status br_node_options_parse(int argc, char **argv, br_node_options *o, br_er
   }
   if (optind < argc) return br_fail(err, BR_INVALID, BR_BLAME_USER, "unexpected argument: %.100s", argv[optind]);
   if (!o->join) return br_fail(err, BR_INVALID, BR_BLAME_USER, "--join HOST:PORT is missing");
+  const char *secret = getenv(DEFAULT_SECRET_ENV);
+  if (!o->secret[0] && secret && secret[0]) BR_TRY(take_secret(o, DEFAULT_SECRET_ENV, err));
   if (!o->threads) o->threads = uv_available_parallelism();
   if (!o->temp_dir) {
     const char *tmp = getenv("TMPDIR");
