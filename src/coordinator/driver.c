@@ -407,8 +407,9 @@ static request *new_request(br_driver *d, uint64_t id) {
   return r;
 }
 
-static br_read_kind read_kind(br_exchange_kind k) {
-  if (k == BR_EX_FORWARD) return BR_READ_FORWARD;
+/* A stage of one task reads all that was forwarded. */
+static br_read_kind read_kind(const br_stage *s, br_exchange_kind k) {
+  if (k == BR_EX_FORWARD && s->rule == BR_TASKS_FORWARD) return BR_READ_FORWARD;
   return k == BR_EX_BROADCAST || k == BR_EX_BOUNDS ? BR_READ_BROADCAST : BR_READ_ALL;
 }
 
@@ -423,7 +424,8 @@ static void handle_submit(void *arg) {
     br_sched_input *in = br_arena_alloc(arena, s->n_inputs * sizeof *in + 1);
     uint32_t before = 0; /* FORWARD producers' task lists follow each other */
     for (size_t k = 0; k < s->n_inputs; k++) {
-      in[k] = (br_sched_input){.stage = s->inputs[k].producer, .kind = read_kind(s->inputs[k].kind), .first = before};
+      in[k] =
+          (br_sched_input){.stage = s->inputs[k].producer, .kind = read_kind(s, s->inputs[k].kind), .first = before};
       if (in[k].kind == BR_READ_FORWARD) before += q->runs[in[k].stage].n_tasks;
     }
     stages[i] = (br_sched_stage){.tasks = q->runs[i].n_tasks,

@@ -67,7 +67,7 @@ static void fill_ref(const br_query *q, const br_stage *s, const br_stage_input 
       ref->first = task;
       ref->last = task + 1;
     }
-  } else if (in->kind == BR_EX_FORWARD) {
+  } else if (in->kind == BR_EX_FORWARD && s->rule == BR_TASKS_FORWARD) {
     forward_range(q, s, in, task, &ref->map_first, &ref->map_last);
   }
 }

@@ -21,12 +21,12 @@ static br_status set_bytes(duckdb_config config, const char *name, uint64_t byte
 }
 
 static br_status configure(duckdb_config config, const br_engine_options *o, br_error *err) {
-  /* Lossless: hugeint, uuid, bit and others travel as Arrow extension types; 1.5 gives decimals their own width. */
-  static const char *const fixed[][2] = {{"autoinstall_known_extensions", "false"},
-                                         {"autoload_known_extensions", "true"},
-                                         {"allow_unsigned_extensions", "false"},
-                                         {"arrow_lossless_conversion", "true"},
-                                         {"arrow_output_version", "1.5"}};
+  /* Lossless: hugeint, uuid, bit and others travel as Arrow extension types; 1.5 gives decimals their own width.
+   * window_self_join reads the child of a window twice, and input(k) can be read once. */
+  static const char *const fixed[][2] = {
+      {"autoinstall_known_extensions", "false"}, {"autoload_known_extensions", "true"},
+      {"allow_unsigned_extensions", "false"},    {"arrow_lossless_conversion", "true"},
+      {"arrow_output_version", "1.5"},           {"disabled_optimizers", "window_self_join"}};
   for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) BR_TRY(set_option(config, fixed[i][0], fixed[i][1], err));
   if (o->threads) {
     char text[16];

@@ -131,6 +131,14 @@ static void init(duckdb_init_info info) {
   }
   struct ArrowSchema projected;
   br_error err;
+  if (atomic_exchange(&s->input->opened, true)) { /* the second reader would get nothing */
+    (void)!br_fail(&err, BR_INTERNAL, BR_BLAME_INTERNAL,
+                   "DuckDB's plan reads input(%u) twice, and its rows come once: an optimizer must be switched off",
+                   s->input->in->number);
+    br_run_store(s->ctx, &err);
+    duckdb_init_set_error(info, err.message);
+    return;
+  }
   br_schema_project(br_schema_arrow(s->input->in->schema), s->ids, s->n, &projected);
   br_status status =
       br_duckdb_check(duckdb_schema_from_arrow(s->ctx->session->engine->helper, &projected, &s->converted),

@@ -70,6 +70,10 @@ BR_MUST_USE br_status br_duckdb_check(duckdb_error_data e, const char *what, br_
 BR_MUST_USE br_status br_stmt_prepare(br_session *s, const char *sql, duckdb_prepared_statement *out, br_error *err);
 BR_MUST_USE br_status br_stmt_execute(br_session *s, duckdb_prepared_statement ps, bool streaming, duckdb_result *out,
                                       br_error *err);
+/* The two halves of it: planned once more and ready to run; run to its result (streaming: to its first rows). */
+BR_MUST_USE br_status br_stmt_start(br_session *s, duckdb_prepared_statement ps, bool streaming,
+                                    duckdb_pending_result *out, br_error *err);
+BR_MUST_USE br_status br_stmt_finish(br_session *s, duckdb_pending_result *pending, duckdb_result *out, br_error *err);
 BR_MUST_USE br_status br_stmt_query(br_session *s, const char *sql, duckdb_result *out, br_error *err);
 /* How many statements DuckDB makes of the text (PIVOT without IN: several); runs all but the last if asked. */
 BR_MUST_USE br_status br_stmt_count(br_session *s, const char *sql, size_t *n, br_error *err);
@@ -113,7 +117,7 @@ typedef struct br_input_state {
   char **names; /* unique */
   bool has_union;
   _Atomic uint64_t rows_fed;
-  atomic_bool ended;
+  atomic_bool ended, opened;
 } br_input_state;
 
 typedef struct br_sink_state br_sink_state;

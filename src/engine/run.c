@@ -53,24 +53,28 @@ static char *copy_sql(const br_run *run, const char *target) {
   return br_buf_take(&sql);
 }
 
-static br_status prepare_copy(br_run_ctx *c, const char *target, duckdb_prepared_statement *ps, br_error *err) {
+static br_status open_sink(br_run_ctx *c, br_error *err) {
+  if (!c->n_types)
+    return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "DuckDB planned the task without binding its output");
+  BR_TRY(br_types_schema(c->session->engine, c->types, NULL, c->n_types, &c->schema, err));
+  BR_TRY(br_vec_plan_new(c->types, c->n_types, c->schema, &c->plan, err));
+  return c->run->sink->open(c->run->sink->arg, c->schema, err);
+}
+
+/* Prepared, and started: DuckDB plans the statement at its start once more, so the gate is left after that only. */
+static br_status start_copy(br_run_ctx *c, const char *target, duckdb_prepared_statement *ps,
+                            duckdb_pending_result *pending, br_error *err) {
   br_session *s = c->session;
   char *sql = copy_sql(c->run, target);
   br_status status = br_gate_enter(s, c->run->ordered ? BR_MODE_DEFAULT : BR_MODE_UNORDERED, err);
   if (status == BR_OK) {
     status = br_stmt_prepare(s, sql, ps, err);
+    if (status == BR_OK) status = open_sink(c, err);
+    if (status == BR_OK) status = br_stmt_start(s, *ps, false, pending, err);
     br_gate_leave(s);
   }
   free(sql);
-  if (status == BR_OK && !c->n_types)
-    status = br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "DuckDB planned the task without binding its output");
   return status;
-}
-
-static br_status open_sink(br_run_ctx *c, br_error *err) {
-  BR_TRY(br_types_schema(c->session->engine, c->types, NULL, c->n_types, &c->schema, err));
-  BR_TRY(br_vec_plan_new(c->types, c->n_types, c->schema, &c->plan, err));
-  return c->run->sink->open(c->run->sink->arg, c->schema, err);
 }
 
 static void set_current(br_session *s, br_run_ctx *c) {
@@ -93,14 +97,14 @@ static br_status profiling(br_session *s, bool on, br_error *err) {
 static br_status execute(br_run_ctx *c, const char *target, br_error *err) {
   br_session *s = c->session;
   duckdb_prepared_statement ps = NULL;
+  duckdb_pending_result pending = NULL;
   duckdb_result r;
   br_status status;
   BR_TRY_GOTO(br_input_prepare(c, err));
   set_current(s, c);
   if (c->run->profile) BR_TRY_GOTO(profiling(s, true, err));
-  BR_TRY_GOTO(prepare_copy(c, target, &ps, err));
-  BR_TRY_GOTO(open_sink(c, err));
-  status = br_stmt_execute(s, ps, false, &r, err);
+  BR_TRY_GOTO(start_copy(c, target, &ps, &pending, err));
+  status = br_stmt_finish(s, &pending, &r, err);
   if (status == BR_OK) duckdb_destroy_result(&r);
   if (c->run->profile) {
     br_error ignored;

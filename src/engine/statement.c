@@ -35,32 +35,47 @@ br_status br_stmt_prepare(br_session *s, const char *sql, duckdb_prepared_statem
   return failed_prepare(s, sql, out, err);
 }
 
-br_status br_stmt_execute(br_session *s, duckdb_prepared_statement ps, bool streaming, duckdb_result *out,
-                          br_error *err) {
-  duckdb_pending_result pending = NULL;
-  duckdb_state state =
-      streaming ? duckdb_pending_prepared_streaming(ps, &pending) : duckdb_pending_prepared(ps, &pending);
-  memset(out, 0, sizeof *out);
-  if (state == DuckDBSuccess) {
-    /* The start of a statement forgets an earlier interrupt; from here on DuckDB remembers it, so ask once more. */
-    if (br_session_cancelled(s)) duckdb_interrupt(s->con);
-    state = duckdb_execute_pending(pending, out);
-  } else if (!br_session_cancelled(s)) {
-    /* It failed before it ran anything, and the C API has no error type for that; this way it has one. */
-    duckdb_destroy_pending(&pending);
-    state = streaming ? duckdb_execute_prepared_streaming(ps, out) : duckdb_execute_prepared(ps, out);
-  }
-  if (pending) duckdb_destroy_pending(&pending);
-  if (state == DuckDBSuccess) return BR_OK;
+static br_status failed_execute(br_session *s, duckdb_result *r, br_error *err) {
   br_status status;
   if (br_session_cancelled(s))
     status = cancelled(err);
-  else if (duckdb_result_error_type(out) == DUCKDB_ERROR_INTERRUPT)
+  else if (duckdb_result_error_type(r) == DUCKDB_ERROR_INTERRUPT)
     status = br_interrupted_fail(err);
   else
-    status = br_duckdb_fail(err, duckdb_result_error_type(out), duckdb_result_error(out));
-  duckdb_destroy_result(out);
+    status = br_duckdb_fail(err, duckdb_result_error_type(r), duckdb_result_error(r));
+  duckdb_destroy_result(r);
   return status;
+}
+
+br_status br_stmt_start(br_session *s, duckdb_prepared_statement ps, bool streaming, duckdb_pending_result *out,
+                        br_error *err) {
+  duckdb_state state = streaming ? duckdb_pending_prepared_streaming(ps, out) : duckdb_pending_prepared(ps, out);
+  if (state == DuckDBSuccess) return BR_OK;
+  duckdb_destroy_pending(out);
+  if (br_session_cancelled(s)) return cancelled(err);
+  /* It failed before it ran anything, and the C API has no error type for that; this way it has one. */
+  duckdb_result r = {0};
+  state = streaming ? duckdb_execute_prepared_streaming(ps, &r) : duckdb_execute_prepared(ps, &r);
+  if (state != DuckDBSuccess) return failed_execute(s, &r, err);
+  duckdb_destroy_result(&r);
+  return br_fail(err, BR_INTERNAL, BR_BLAME_EXECUTOR, "DuckDB could not start a statement, and then could");
+}
+
+br_status br_stmt_finish(br_session *s, duckdb_pending_result *pending, duckdb_result *out, br_error *err) {
+  memset(out, 0, sizeof *out);
+  /* The start of a statement forgets an earlier interrupt; from here on DuckDB remembers it, so ask once more. */
+  if (br_session_cancelled(s)) duckdb_interrupt(s->con);
+  duckdb_state state = duckdb_execute_pending(*pending, out);
+  duckdb_destroy_pending(pending);
+  return state == DuckDBSuccess ? BR_OK : failed_execute(s, out, err);
+}
+
+br_status br_stmt_execute(br_session *s, duckdb_prepared_statement ps, bool streaming, duckdb_result *out,
+                          br_error *err) {
+  duckdb_pending_result pending = NULL;
+  memset(out, 0, sizeof *out);
+  BR_TRY(br_stmt_start(s, ps, streaming, &pending, err));
+  return br_stmt_finish(s, &pending, out, err);
 }
 
 br_status br_stmt_query(br_session *s, const char *sql, duckdb_result *out, br_error *err) {

@@ -26,8 +26,13 @@ static const join_kind kinds[] = {{"INNER", true, true, true, true},       {"LEF
                                   {"SINGLE", false, true, true, false},    {"RIGHT_SEMI", true, false, false, true},
                                   {"RIGHT_ANTI", true, false, false, true}};
 
+/* ASOF: the best match of a left row must be looked for on the whole right side, so the left side is never broadcast. */
+static const join_kind asof_inner = {"INNER", false, true, true, true};
+
 static const join_kind *kind_of(const br_node *n) {
   const char *type = n->kind == BR_NODE_CROSS ? "INNER" : br_j_str(n->json, "join_type");
+  if (n->kind == BR_NODE_ASOF_JOIN)
+    return !strcmp(type, "INNER") ? &asof_inner : !strcmp(type, "LEFT") ? &kinds[1] : NULL;
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (!strcmp(type, kinds[i].name)) return &kinds[i];
   return NULL;
