@@ -6,8 +6,13 @@ import decimal
 import math
 
 
-def _key(v):
-    """A total order over values of mixed types, floats rounded, so that equal multisets sort alike."""
+def _sort_key(row):
+    """Rounded first, so that equal multisets sort alike; then exact, so that neighbours keep apart."""
+    return (_key(row), _key(row, exact=True))
+
+
+def _key(v, exact=False):
+    """A total order over values of mixed types, floats rounded unless exact."""
     if v is None:
         return (0,)
     if isinstance(v, bool):
@@ -15,7 +20,7 @@ def _key(v):
     if isinstance(v, float):
         if math.isnan(v):
             return (2, 1, 0.0)
-        return (2, 0, float("%.7g" % v))
+        return (2, 0, v if exact else float("%.7g" % v))
     if isinstance(v, (int, decimal.Decimal)):
         return (2, 0, v)
     if isinstance(v, str):
@@ -23,9 +28,9 @@ def _key(v):
     if isinstance(v, bytes):
         return (4, v)
     if isinstance(v, (list, tuple)):
-        return (5, tuple(_key(x) for x in v))
+        return (5, tuple(_key(x, exact) for x in v))
     if isinstance(v, dict):
-        return (6, tuple((k, _key(x)) for k, x in v.items()))
+        return (6, tuple((k, _key(x, exact)) for k, x in v.items()))
     if isinstance(v, (datetime.date, datetime.time, datetime.timedelta)):
         return (7, str(type(v).__name__), str(v))
     return (8, str(type(v).__name__), str(v))
@@ -64,7 +69,7 @@ def difference(got, want, ordered):
     if len(got) != len(want):
         return f"{len(got)} rows instead of {len(want)}"
     if not ordered:
-        got, want = sorted(got, key=_key), sorted(want, key=_key)
+        got, want = sorted(got, key=_sort_key), sorted(want, key=_sort_key)
     for i, (g, w) in enumerate(zip(got, want)):
         if not same_value(g, w):
             return f"row {i}: {g!r} instead of {w!r}"

@@ -239,7 +239,7 @@ def _fill(paths):
                     s.set(k, v)
                 try:
                     rest = [f for f in lines[at][2:].strip().split(" | ") if f not in ("?", "ordered")]
-                    lines[at] = " | ".join(["-- " + fields_of(json.loads(s.explain(q.sql, json=True)), q)] + rest)
+                    lines[at] = " | ".join(["-- " + fields_of(json.loads(s.explain(q.sql, False, True)), q)] + rest)
                 except Exception as e:  # noqa: BLE001: shown to the person who fills
                     print(f"{path}:{q.line}: {e}")
             path.write_text("\n".join(lines))

@@ -81,8 +81,9 @@ def put_back(session, query):
 
 def run(session, query, config):
     if config == "default":
-        plan = json.loads(session.explain(query.sql, json=True))
-        assert queries.surprises(plan, query) == []
+        surprises = queries.surprises(json.loads(session.explain(query.sql, False, True)), query)
+        if surprises:
+            pytest.fail("\n".join([query.sql, *surprises]), pytrace=False)
     table, stats = session.run(query.sql)
     if query.local is None:
         assert stats.distributed
@@ -112,5 +113,6 @@ def test_query(sessions, duck, config, query):
         table = run(session, query, config)
     finally:
         put_back(session, query)
-    got = duck.read(table)
-    assert queries.difference(got, duck.answer(query), query.ordered, query.shape) is None, query.sql
+    diff = queries.difference(duck.read(table), duck.answer(query), query.ordered, query.shape)
+    if diff is not None:
+        pytest.fail(f"{query.sql}\n{diff}", pytrace=False)

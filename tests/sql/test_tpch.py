@@ -30,7 +30,7 @@ def session(request):
 @pytest.mark.parametrize("nr", range(1, 23))
 def test_query(session, nr):
     text = tpch.queries()[nr]
-    plan = json.loads(session.explain(text, json=True))
+    plan = json.loads(session.explain(text, False, True))
     assert not plan.get("whole_query_reason"), plan["whole_query_reason"]
     assert len(plan["stages"]) >= 2
     table, stats = session.run(text)

@@ -54,7 +54,7 @@ SELECT id, list_transform(l, lambda v: v + id), list_filter(ll, lambda v: len(v)
 -- 1 stage
 SELECT * FROM '@/arrowed/*.parquet';
 -- 1 stage
-SELECT id, dict, dict = 'mid', large || '!', fixed[2], u64 + 1::UBIGINT, half * 2, ns + INTERVAL 1 SECOND, m['z'] FROM '@/arrowed/*.parquet' WHERE dict <> 'low' OR dict IS NULL;
+SELECT id, dict, dict = 'mid', large || '!', fixed[2], u64 - 1::UBIGINT, half * 2, ns + INTERVAL 1 SECOND, m['z'] FROM '@/arrowed/*.parquet' WHERE dict <> 'low' OR dict IS NULL;
 -- 1 stage
 SELECT * FROM '@/times/t.parquet';
 -- 1 stage
