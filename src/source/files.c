@@ -13,11 +13,25 @@ enum { SMALLEST_PARQUET_BYTES = 12 };
 
 bool br_path_is_local(const char *path) { return strstr(path, "://") == NULL; }
 
-void br_sql_list(const char *const *items, size_t n, br_buf *out) {
+/* DuckDB takes every path for a pattern: what is meant as a name goes into brackets. ('?' begins the query of a URL.) */
+void br_sql_path(const char *path, br_buf *out) {
+  br_buf b = {0};
+  bool local = br_path_is_local(path);
+  for (const char *p = path; *p; p++) {
+    bool pattern = local && strchr("*?[", *p) != NULL;
+    if (pattern) br_buf_char(&b, '[');
+    br_buf_char(&b, *p);
+    if (pattern) br_buf_char(&b, ']');
+  }
+  br_buf_sql_literal(out, br_buf_cstr(&b), b.len);
+  br_buf_free(&b);
+}
+
+void br_sql_paths(const char *const *items, size_t n, br_buf *out) {
   br_buf_char(out, '[');
   for (size_t i = 0; i < n; i++) {
     if (i) br_buf_str(out, ", ");
-    br_buf_sql_literal(out, items[i], strlen(items[i]));
+    br_sql_path(items[i], out);
   }
   br_buf_char(out, ']');
 }
@@ -75,7 +89,7 @@ br_status br_source_expand(br_session *session, const char *const *patterns, siz
   *n_paths = 0;
   for (size_t i = 0; i < n; i++) {
     const char *pattern = patterns[i];
-    if (!is_glob(pattern) || (br_path_is_local(pattern) && access(pattern, F_OK) == 0)) {
+    if (!is_glob(pattern)) {
       uint64_t size_bytes, mtime_ns;
       if (br_path_is_local(pattern)) BR_TRY_GOTO(br_local_stat(pattern, &size_bytes, &mtime_ns, err));
       add(paths, n_paths, &capacity, pattern);

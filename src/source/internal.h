@@ -32,7 +32,8 @@ struct br_snapshot {
 
 bool br_path_is_local(const char *path);
 /* ['a', 'b'] */
-void br_sql_list(const char *const *items, size_t n, br_buf *out);
+void br_sql_path(const char *path, br_buf *out);                    /* 'path' as this one file */
+void br_sql_paths(const char *const *items, size_t n, br_buf *out); /* a list of them */
 /* Size and mtime of a local file, and that it ends like a Parquet file. */
 BR_MUST_USE br_status br_local_stat(const char *path, uint64_t *size_bytes, uint64_t *mtime_ns, br_error *err);
 BR_MUST_USE br_status br_local_check_magic(const char *path, uint64_t size_bytes, br_error *err);

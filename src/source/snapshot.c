@@ -62,7 +62,7 @@ static char *footer_sql(const char *const *paths, size_t n) {
   br_buf_str(&sql,
              "WITH m AS MATERIALIZED (SELECT file_name AS f, row_group_id AS g, row_group_num_rows AS r, "
              "split_part(path_in_schema, ', ', 1) AS c, total_compressed_size AS b FROM parquet_metadata(");
-  br_sql_list(paths, n, &sql);
+  br_sql_paths(paths, n, &sql);
   br_buf_str(&sql,
              ")), "
              "gs AS (SELECT f, string_agg(r || ':' || b, ',' ORDER BY g) AS groups FROM "
@@ -164,7 +164,7 @@ static br_status remote_stat(br_session *session, const char *path, uint64_t *si
   br_buf sql = {0};
   br_table t = {0};
   br_buf_str(&sql, "SELECT size, epoch_ns(last_modified) FROM read_blob(");
-  br_buf_sql_literal(&sql, path, strlen(path));
+  br_sql_path(path, &sql);
   br_buf_char(&sql, ')');
   br_status status = br_session_table(session, br_buf_cstr(&sql), &t, err);
   if (status != BR_OK)

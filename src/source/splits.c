@@ -126,7 +126,7 @@ static bool whole_files(const br_snapshot *s, const br_split *split, const char 
     if (!split->pieces[i].whole_file) continue;
     const char *path = s->files[split->pieces[i].file]->file.path;
     br_buf_str(out, files++ ? ", " : "read_parquet([");
-    br_buf_sql_literal(out, path, strlen(path));
+    br_sql_path(path, out);
     rows += s->files[split->pieces[i].file]->file.rows;
   }
   if (!files) return false;
@@ -141,7 +141,7 @@ static void part_of_file(const br_snapshot *s, const br_piece *p, const char *op
   bool visible = has_word(options, "file_row_number");
   const char *path = s->files[p->file]->file.path;
   br_buf_printf(out, "SELECT *%s FROM read_parquet(", visible ? "" : " EXCLUDE (file_row_number)");
-  br_buf_sql_literal(out, path, strlen(path));
+  br_sql_path(path, out);
   if (!visible) br_buf_str(out, ", file_row_number := true");
   options_sql(options, out);
   br_buf_printf(out, " WHERE file_row_number BETWEEN %llu AND %llu", (unsigned long long)p->first_row,
