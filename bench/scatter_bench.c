@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * scatter_bench [ROWS] [P...]: what the shuffle's hot path costs, without DuckDB and without I/O.
+ * scatter_bench [ROWS [CODEC|all [P...]]]: what the shuffle's hot path costs, without DuckDB and without I/O.
  *   Rows of about 74 bytes (4 int64, 2 decimal64, 2 dates, 3 strings) in blocks of 2,048 go to P partitions; a partition is
- *   encoded when it holds 1 MiB. Prints GB of rows per second and CPU seconds per GB for scatter, encode and decode.
+ *   encoded when it holds 1 MiB,
+ *   or its part of SCATTER_BUFFER_BYTES. Prints GB of rows per second and CPU seconds per GB for scatter, encode and decode.
  *   Build it with: ninja scatter_bench. Default: 30,000,000 rows, P = 1 8 64 512.
  */
 #include "arrow/columns.h"
@@ -16,7 +17,8 @@
 #define BLOCK_ROWS 2048
 #define BLOCKS 16 /* distinct blocks, used in turns: about 2 MiB, as if just made by an engine */
 #define CHUNK_BYTES (1u << 20)
-#define KEEP_MESSAGES 64 /* encoded messages kept to time decoding */
+#define SCATTER_BUFFER_BYTES (192u << 20) /* of all partitions: many of them are encoded earlier */
+#define KEEP_MESSAGES 64                  /* encoded messages kept to time decoding */
 #define COLUMNS 11
 
 static const char *const formats[COLUMNS] = {"l", "l", "l", "l", "d:15,2,64", "d:15,2,64", "tdD", "tdD", "u", "u", "u"};
@@ -126,6 +128,7 @@ static times run(const source *s, br_schema *schema, uint64_t rows, uint32_t n_p
   br_colset **parts = br_calloc(n_parts, sizeof *parts);
   uint32_t part_of[BLOCK_ROWS];
   br_buf head = {0}, body = {0};
+  uint64_t chunk = SCATTER_BUFFER_BYTES / n_parts < CHUNK_BYTES ? SCATTER_BUFFER_BYTES / n_parts : CHUNK_BYTES;
   for (uint32_t p = 0; p < n_parts; p++) must(br_colset_new(schema, &parts[p], &err));
   double from = br_cpu_seconds();
   for (uint64_t done = 0; done < rows; done += BLOCK_ROWS) {
@@ -135,7 +138,7 @@ static times run(const source *s, br_schema *schema, uint64_t rows, uint32_t n_p
     for (int i = 0; i < BLOCK_ROWS; i++) part_of[i] = (uint32_t)((uint64_t)(random[i] ^ turn) * n_parts >> 32);
     must(br_colset_scatter(parts, n_parts, s->vecs[block % BLOCKS], part_of, BLOCK_ROWS, &err));
     for (uint32_t p = 0; p < n_parts; p++)
-      if (br_colset_bytes(parts[p]) >= CHUNK_BYTES) flush(parts[p], codec, k, &t, &head, &body);
+      if (br_colset_bytes(parts[p]) >= chunk) flush(parts[p], codec, k, &t, &head, &body);
   }
   for (uint32_t p = 0; p < n_parts; p++) t.peak_reserved += br_colset_reserved(parts[p]);
   for (uint32_t p = 0; p < n_parts; p++) flush(parts[p], codec, k, &t, &head, &body);
@@ -189,8 +192,9 @@ static void check_cost(void) {
 int main(int argc, char **argv) {
   uint64_t rows = argc > 1 ? strtoull(argv[1], NULL, 10) : 30000000;
   static const char *const usual[] = {"1", "8", "64", "512"};
-  const char *const *parts = argc > 2 ? (const char *const *)argv + 2 : usual;
-  int n = argc > 2 ? argc - 2 : 4;
+  const char *only = argc > 2 && strcmp(argv[2], "all") != 0 ? argv[2] : NULL;
+  const char *const *parts = argc > 3 ? (const char *const *)argv + 3 : usual;
+  int n = argc > 3 ? argc - 3 : 4;
   br_arena *a = br_arena_new();
   source *s = br_calloc(1, sizeof *s);
   make_source(a, s);
@@ -198,10 +202,11 @@ int main(int argc, char **argv) {
   double gb = (double)rows * s->row_bytes / 1e9;
   printf("%llu rows of %.1f bytes: %.2f GB\n", (unsigned long long)rows, s->row_bytes, gb);
   for (br_codec codec = BR_CODEC_NONE; codec <= BR_CODEC_ZSTD; codec++) {
+    if (only != NULL && strcmp(only, br_codec_name(codec)) != 0) continue;
     kept *k = br_calloc(1, sizeof *k);
     for (int i = 0; i < n; i++) {
       uint32_t p = (uint32_t)strtoul(parts[i], NULL, 10);
-      if (codec == BR_CODEC_ZSTD && i > 0) continue; /* the same as lz4 but for the codec */
+      if (codec == BR_CODEC_ZSTD && i > 0 && only == NULL) continue; /* the same as lz4 but for the codec */
       times t = run(s, schema, rows, p, codec, k);
       printf(
           "P=%-4u %-5s scatter %5.2f GB/s %.3f CPU s/GB   encode %5.2f GB/s %.3f CPU s/GB   ratio %.2f, %llu messages, "
