@@ -21,6 +21,11 @@ void br_texts_add(br_texts *t, const char *text) {
   t->items[t->count++] = br_strdup(text);
 }
 
+void br_texts_remove(br_texts *t, size_t i) {
+  free(t->items[i]);
+  memmove(&t->items[i], &t->items[i + 1], (--t->count - i) * sizeof *t->items);
+}
+
 void br_texts_free(br_texts *t) {
   for (size_t i = 0; i < t->count; i++) free(t->items[i]);
   free(t->items);
@@ -34,14 +39,6 @@ void br_error_export(const br_error *from, brant_error *to) {
   to->sys_errno = from->sys_errno;
   to->worker = from->worker;
   snprintf(to->message, sizeof to->message, "%s", from->message);
-}
-
-static void default_settings(br_settings *s) {
-  *s = (br_settings){.broadcast_bytes = 32u << 20,
-                     .small_bytes = 64u << 20,
-                     .sort_one_task_rows = 1000000,
-                     .two_step_aggregate = true};
-  snprintf(s->codec, sizeof s->codec, "none");
 }
 
 /* ---- opening */
@@ -119,6 +116,7 @@ static br_status open_session(brant_session *s, br_error *err) {
                           .extension_dir = getenv("BRANT_EXTENSION_DIR")};
   BR_TRY(br_engine_open(&eo, &s->engine, err));
   BR_TRY(br_session_open(s->engine, &s->db, err));
+  BR_TRY(br_settings_share_zone(s, err));
   s->source = br_source_new();
   return BR_OK;
 }
@@ -129,7 +127,7 @@ int brant_open(const brant_options *options, brant_session **out, brant_error *e
   brant_session *s = br_calloc(1, sizeof *s);
   atomic_init(&s->refs, 1);
   pthread_mutex_init(&s->lock, NULL);
-  default_settings(&s->settings);
+  br_settings_default(&s->settings);
   fill_options(s, options);
   s->events = br_events_new();
   s->query_base = br_random_u64() & 0x7fffffff00000000ull; /* names directories: unique in the cluster */
@@ -141,100 +139,6 @@ int brant_open(const brant_options *options, brant_session **out, brant_error *e
   }
   *out = s;
   return 0;
-}
-
-/* ---- settings */
-
-static br_status set_u64(const char *value, uint64_t *out, br_error *err) { return br_parse_bytes(value, out, err); }
-
-/* True: it is one of ours (set or refused in *status). */
-static bool set_own(brant_session *s, const char *name, const char *value, br_status *status, br_error *err) {
-  br_settings *o = &s->settings;
-  uint64_t v = 0;
-  struct {
-    const char *name;
-    uint64_t *to;
-  } sizes[] = {{"broadcast_bytes", &o->broadcast_bytes},
-               {"small_bytes", &o->small_bytes},
-               {"sort_one_task_rows", &o->sort_one_task_rows},
-               {"split_bytes", &o->split_bytes},
-               {"timeout_ms", &o->timeout_ms}};
-  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-    if (strcasecmp(name, sizes[i].name) == 0) {
-      *status = set_u64(value, sizes[i].to, err);
-      return true;
-    }
-  if (strcasecmp(name, "partitions") == 0) {
-    *status = set_u64(value, &v, err);
-    if (*status == BR_OK && v > 65536)
-      *status = br_fail(err, BR_INVALID, BR_BLAME_USER,
-                        "partitions must be between 0 (chosen by size) and 65536, not %s", value);
-    if (*status == BR_OK) o->partitions = (uint32_t)v;
-    return true;
-  }
-  if (strcasecmp(name, "shuffle_compression") == 0) {
-    br_codec codec;
-    *status = br_codec_parse(value, &codec, err);
-    if (*status == BR_OK) snprintf(o->codec, sizeof o->codec, "%s", br_codec_name(codec));
-    return true;
-  }
-  if (strcasecmp(name, "two_step_aggregate") == 0) {
-    o->two_step_aggregate = strcasecmp(value, "true") == 0 || strcmp(value, "1") == 0;
-    *status = BR_OK;
-    return true;
-  }
-  return false;
-}
-
-/* Settings of this process alone: never sent to executors. */
-static bool local_setting(const char *name) {
-  static const char *const names[] = {"threads",
-                                      "worker_threads",
-                                      "memory_limit",
-                                      "max_memory",
-                                      "temp_directory",
-                                      "max_temp_directory_size",
-                                      "disabled_optimizers",
-                                      "explain_output",
-                                      "enable_profiling",
-                                      "profiling_mode",
-                                      "profile_output",
-                                      "enable_progress_bar",
-                                      "enable_progress_bar_print",
-                                      "preserve_insertion_order",
-                                      "access_mode",
-                                      "extension_directory"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (strcasecmp(name, names[i]) == 0) return true;
-  return false;
-}
-
-int brant_set(brant_session *s, const char *name, const char *value, brant_error *err) {
-  br_error e;
-  br_error_clear(&e);
-  br_status status = BR_OK;
-  br_buf sql = {0};
-  if (set_own(s, name, value, &status, &e)) goto done;
-  if (strcasecmp(name, "integer_division") == 0 && strcasecmp(value, "false") != 0 && strcmp(value, "0") != 0) {
-    status = br_fail(
-        &e, BR_UNSUPPORTED, BR_BLAME_USER,
-        "integer_division can't be changed: DuckDB leaves it out of its plans, so a distributed / would still be a "
-        "division of doubles; write // instead");
-    goto done;
-  }
-  br_buf_str(&sql, "SET ");
-  br_buf_sql_ident(&sql, name);
-  br_buf_str(&sql, " = ");
-  br_buf_sql_literal(&sql, value, strlen(value));
-  status = br_session_execute(s->db, br_buf_cstr(&sql), &e);
-  if (status == BR_OK && !local_setting(name)) {
-    br_texts_add(&s->setting_names, name);
-    br_texts_add(&s->setting_values, value);
-  }
-done:
-  br_buf_free(&sql);
-  if (status != BR_OK) br_error_export(&e, err);
-  return status;
 }
 
 int brant_subscribe(brant_session *s, brant_event_fn fn, void *arg, brant_error *err) {

@@ -17,6 +17,7 @@ typedef struct br_texts {
   size_t count, capacity;
 } br_texts;
 void br_texts_add(br_texts *t, const char *text);
+void br_texts_remove(br_texts *t, size_t i);
 void br_texts_free(br_texts *t);
 
 #define BR_SECRET_ENV "BRANT_SECRET" /* the cluster's secret, for workers that others start */
@@ -63,6 +64,12 @@ struct brant_session {
   br_texts setting_names, setting_values; /* DuckDB settings that the caller changed and that may change results */
   bool has_local_tables;                  /* tables live in this process: refused plans must run here */
 };
+
+/* settings.c */
+void br_settings_default(br_settings *s);
+/* Executors compute in the caller's time zone, wherever they are. */
+BR_MUST_USE br_status br_settings_share_zone(brant_session *s, br_error *err);
+BR_MUST_USE br_status br_settings_reset(brant_session *s, const char *name, br_error *err);
 
 /* statements.c: DDL, settings, ATTACH and DETACH: done here, and remembered for executors. */
 BR_MUST_USE br_status br_statement_run(brant_session *s, br_statement kind, const char *sql, br_error *err);

@@ -126,8 +126,7 @@ static char *attach_text(const attach *a, bool executor) {
 static bool remove_text(br_texts *t, const char *text) {
   for (size_t i = 0; i < t->count; i++) {
     if (strcasecmp(t->items[i], text) != 0) continue;
-    free(t->items[i]);
-    memmove(&t->items[i], &t->items[i + 1], (--t->count - i) * sizeof *t->items);
+    br_texts_remove(t, i);
     return true;
   }
   return false;
@@ -138,10 +137,7 @@ static bool remove_text(br_texts *t, const char *text) {
 static void forget_name(brant_session *s, const char *name) {
   for (size_t i = s->attach.count; i-- > 0;) {
     attach old;
-    if (parse_attach(s->attach.items[i], &old) && strcasecmp(old.name, name) == 0) {
-      free(s->attach.items[i]);
-      memmove(&s->attach.items[i], &s->attach.items[i + 1], (--s->attach.count - i) * sizeof *s->attach.items);
-    }
+    if (parse_attach(s->attach.items[i], &old) && strcasecmp(old.name, name) == 0) br_texts_remove(&s->attach, i);
     attach_free(&old);
   }
   remove_text(&s->detached, name);
@@ -202,6 +198,18 @@ static bool has_word(const char *sql, const char *word) {
   return false;
 }
 
+/* CREATE VIEW and CREATE MACRO with OR REPLACE, so that an executor may run it again. */
+static char *repeatable(const char *sql) {
+  const char *p = sql, *t;
+  size_t n;
+  if (!next_token(&p, &t, &n) || !is_word(t, n, "create")) return br_strdup(sql);
+  const char *rest = p;
+  if (!next_token(&p, &t, &n) || is_word(t, n, "or")) return br_strdup(sql);
+  if ((is_word(t, n, "temp") || is_word(t, n, "temporary")) && !next_token(&p, &t, &n)) return br_strdup(sql);
+  if (next_token(&p, &t, &n) && is_word(t, n, "if")) return br_strdup(sql);
+  return br_asprintf("CREATE OR REPLACE %s", rest);
+}
+
 static br_status run_ddl(brant_session *s, const char *sql, br_error *err) {
   char *text = NULL;
   uint64_t bytes = 0;
@@ -209,10 +217,13 @@ static br_status run_ddl(brant_session *s, const char *sql, br_error *err) {
   br_status status = br_session_execute(s->db, text, err);
   if (status == BR_OK) {
     /* Executors get views and macros with whole-query tasks; tables live here alone. */
-    if (has_word(sql, "view") || has_word(sql, "macro") || has_word(sql, "function"))
-      br_texts_add(&s->views, text);
-    else
+    if (has_word(sql, "view") || has_word(sql, "macro") || has_word(sql, "function")) {
+      char *again = repeatable(text);
+      br_texts_add(&s->views, again);
+      free(again);
+    } else {
       s->has_local_tables = true;
+    }
   }
   free(text);
   return status;
@@ -240,18 +251,42 @@ static bool parse_set(const char *sql, char **name, char **value) {
   return true;
 }
 
-static br_status run_setting(brant_session *s, const char *sql, br_error *err) {
-  char *name = NULL, *value = NULL;
+/* RESET [GLOBAL | SESSION | LOCAL] name. False: something else. */
+static bool parse_reset(const char *sql, char **name) {
   const char *p = sql, *t;
   size_t n;
-  if (!parse_set(sql, &name, &value)) {
-    BR_TRY(br_session_execute(s->db, sql, err));
-    if (next_token(&p, &t, &n) && is_word(t, n, "load")) br_texts_add(&s->attach, sql);
-    return BR_OK;
+  if (!next_token(&p, &t, &n) || !is_word(t, n, "reset") || !next_token(&p, &t, &n)) return false;
+  if (is_word(t, n, "variable")) return false;
+  if ((is_word(t, n, "global") || is_word(t, n, "session") || is_word(t, n, "local")) && !next_token(&p, &t, &n))
+    return false;
+  *name = unquote(t, n);
+  return true;
+}
+
+/* LOAD, USE, SET VARIABLE, PRAGMA: what a task could need of them. */
+static void remember_setting(brant_session *s, const char *sql) {
+  const char *p = sql, *t;
+  size_t n;
+  if (!next_token(&p, &t, &n)) return;
+  if (is_word(t, n, "load"))
+    br_texts_add(&s->attach, sql);
+  else if (is_word(t, n, "use") || is_word(t, n, "set") || is_word(t, n, "reset"))
+    br_texts_add(&s->views, sql); /* a plan has names and variables resolved; a text of its own has not */
+}
+
+static br_status run_setting(brant_session *s, const char *sql, br_error *err) {
+  char *name = NULL, *value = NULL;
+  br_status status;
+  if (parse_set(sql, &name, &value)) {
+    brant_error be;
+    status = brant_set(s, name, value, &be);
+    if (status != BR_OK) br_fail(err, (br_code)be.code, (br_blame)be.blame, "%s", be.message);
+  } else if (parse_reset(sql, &name)) {
+    status = br_settings_reset(s, name, err);
+  } else {
+    status = br_session_execute(s->db, sql, err);
+    if (status == BR_OK) remember_setting(s, sql);
   }
-  brant_error be;
-  br_status status = brant_set(s, name, value, &be);
-  if (status != BR_OK) br_fail(err, (br_code)be.code, (br_blame)be.blame, "%s", be.message);
   free(name);
   free(value);
   return status;
