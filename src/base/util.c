@@ -138,6 +138,7 @@ void br_log(br_log_level level, const char *fmt, ...) {
 
 /* ---- files */
 br_status br_mkdir_p(const char *path, br_error *err) {
+  if (*path == 0) return br_fail(err, BR_INVALID, BR_BLAME_USER, "a directory needs a name");
   char *copy = br_strdup(path);
   br_status status = BR_OK;
   for (char *p = copy + 1;; p++) {
