@@ -60,20 +60,41 @@ struct ArrowArrayStream {
 #endif
 
 enum brant_code {
-  BRANT_OK = 0, BRANT_INVALID, BRANT_NOT_FOUND, BRANT_IO, BRANT_NO_SPACE, BRANT_PERMISSION, BRANT_OUT_OF_MEMORY,
-  BRANT_UNSUPPORTED, BRANT_CORRUPT, BRANT_NETWORK, BRANT_TIMEOUT, BRANT_CANCELLED, BRANT_FETCH, BRANT_LOST,
+  BRANT_OK = 0,
+  BRANT_INVALID,
+  BRANT_NOT_FOUND,
+  BRANT_IO,
+  BRANT_NO_SPACE,
+  BRANT_PERMISSION,
+  BRANT_OUT_OF_MEMORY,
+  BRANT_UNSUPPORTED,
+  BRANT_CORRUPT,
+  BRANT_NETWORK,
+  BRANT_TIMEOUT,
+  BRANT_CANCELLED,
+  BRANT_FETCH,
+  BRANT_LOST,
   BRANT_VERSION_MISMATCH,
-  BRANT_EXECUTION, BRANT_INTERNAL
+  BRANT_EXECUTION,
+  BRANT_INTERNAL
 };
 /* Whose fault it was. */
-enum brant_blame { BRANT_BLAME_NONE = 0, BRANT_BLAME_USER, BRANT_BLAME_TASK, BRANT_BLAME_FETCH, BRANT_BLAME_EXECUTOR, BRANT_BLAME_WORKER, BRANT_BLAME_INTERNAL };
+enum brant_blame {
+  BRANT_BLAME_NONE = 0,
+  BRANT_BLAME_USER,
+  BRANT_BLAME_TASK,
+  BRANT_BLAME_FETCH,
+  BRANT_BLAME_EXECUTOR,
+  BRANT_BLAME_WORKER,
+  BRANT_BLAME_INTERNAL
+};
 
 typedef struct brant_error {
-  int code;            /* enum brant_code */
-  int blame;           /* enum brant_blame */
-  int sys_errno;       /* 0: none */
-  uint32_t worker;     /* 0: none */
-  char message[2048];  /* what, where, what to do */
+  int code;           /* enum brant_code */
+  int blame;          /* enum brant_blame */
+  int sys_errno;      /* 0: none */
+  uint32_t worker;    /* 0: none */
+  char message[2048]; /* what, where, what to do */
 } brant_error;
 
 enum brant_mode { BRANT_MODE_AUTO = 0, BRANT_MODE_STAGED = 1 };
@@ -81,20 +102,23 @@ enum brant_distribute { BRANT_DISTRIBUTE_AUTO = 0, BRANT_DISTRIBUTE_ALWAYS = 1, 
 
 #define BRANT_MEMORY_LEAST_BYTES (128u << 20)
 typedef struct brant_options {
-  size_t size;              /* sizeof(brant_options): later versions add fields at the end */
-  uint32_t workers;         /* local worker processes; 0: 1 */
-  uint32_t threads;         /* per worker; 0: cores / workers, at least 1 */
-  uint64_t memory_bytes;    /* per worker, at least BRANT_MEMORY_LEAST_BYTES; 0: 70 % of what the machine or cgroup has, divided by workers */
-  const char *temp_dir;     /* spilling and shuffle files; NULL: $TMPDIR or /tmp */
-  int mode;                 /* enum brant_mode */
-  int distribute;           /* enum brant_distribute */
-  const char *listen_host;  /* where workers join; NULL: 127.0.0.1 */
-  int listen_port;          /* 0: any */
-  uint32_t wait_workers;    /* a query waits for this many workers; 0: `workers` + `external_workers` */
-  uint32_t external_workers; /* others start these: brant worker --join listen_host:listen_port; `workers` 0 then means none */
-  const char *secret;       /* of the cluster; NULL: $BRANT_SECRET for external workers, else a random one */
+  size_t size;      /* sizeof(brant_options): later versions add fields at the end */
+  uint32_t workers; /* local worker processes; 0: 1 */
+  uint32_t threads; /* per worker; 0: cores / workers, at least 1 */
+  uint64_t
+      memory_bytes; /* per worker, at least BRANT_MEMORY_LEAST_BYTES; 0: 70 % of what the machine or cgroup has, divided by workers */
+  const char *temp_dir;    /* spilling and shuffle files; NULL: $TMPDIR or /tmp */
+  int mode;                /* enum brant_mode */
+  int distribute;          /* enum brant_distribute */
+  const char *listen_host; /* where workers join; NULL: 127.0.0.1 */
+  int listen_port;         /* 0: any */
+  uint32_t wait_workers;   /* a query waits for this many workers; 0: `workers` + `external_workers` */
+  uint32_t
+      external_workers; /* others start these: brant worker --join listen_host:listen_port; `workers` 0 then means none */
+  const char *secret;   /* of the cluster; NULL: $BRANT_SECRET for external workers, else a random one */
 } brant_options;
-#define BRANT_OPTIONS_INIT {sizeof(brant_options), 0, 0, 0, NULL, 0, 0, NULL, 0, 0, 0, NULL}
+#define BRANT_OPTIONS_INIT \
+  { sizeof(brant_options), 0, 0, 0, NULL, 0, 0, NULL, 0, 0, 0, NULL }
 
 typedef struct brant_session brant_session;
 typedef struct brant_query brant_query;
@@ -128,18 +152,18 @@ BRANT_API void brant_query_cancel(brant_query *query);
 BRANT_API int brant_query_error(brant_query *query, brant_error *err);
 
 typedef struct brant_stats {
-  size_t size;              /* set to sizeof(brant_stats) before the call */
+  size_t size; /* set to sizeof(brant_stats) before the call */
   uint32_t stages, stages_done, tasks, tasks_done, tasks_running;
-  uint64_t rows_read, rows_out;          /* of sources, of the result */
-  uint64_t bytes_shuffled;               /* written by stages for other stages and the result */
-  uint64_t bytes_fetched;                /* of those, moved over sockets */
+  uint64_t rows_read, rows_out; /* of sources, of the result */
+  uint64_t bytes_shuffled;      /* written by stages for other stages and the result */
+  uint64_t bytes_fetched;       /* of those, moved over sockets */
   uint64_t spilled_bytes;
-  uint64_t peak_memory_bytes;            /* largest of one worker (PSS over its processes), so far */
-  uint64_t coordinator_memory_bytes;     /* resident set of this process */
-  double seconds, cpu_seconds;           /* wall so far; CPU of its tasks */
-  int distributed;                       /* 0: ran in this process */
+  uint64_t peak_memory_bytes;        /* largest of one worker (PSS over its processes), so far */
+  uint64_t coordinator_memory_bytes; /* resident set of this process */
+  double seconds, cpu_seconds;       /* wall so far; CPU of its tasks */
+  int distributed;                   /* 0: ran in this process */
   uint64_t retries, executors_lost, workers_lost;
-  char text[128];                        /* one word on what goes on: "stage 3 of 5: join, partial aggregate" */
+  char text[128]; /* one word on what goes on: "stage 3 of 5: join, partial aggregate" */
 } brant_stats;
 /* How far it is, or how it was. Any thread. */
 BRANT_API void brant_query_stats(brant_query *query, brant_stats *out);
@@ -148,7 +172,8 @@ BRANT_API void brant_query_free(brant_query *query);
 
 /* The stages of a SELECT: a tree for people (json == 0) or JSON; analyze != 0 runs it first and adds what was measured.
  * *text: brant_free it. */
-BRANT_API int brant_explain(brant_session *session, const char *sql, int analyze, int json, char **text, brant_error *err);
+BRANT_API int brant_explain(brant_session *session, const char *sql, int analyze, int json, char **text,
+                            brant_error *err);
 
 /* One stream of events for everything that happens: queries, stages, tasks, workers. json is one object a line (schema in
  * docs/events.md), valid for the call. Called from the engine's own thread: return soon, call nothing of this header. */

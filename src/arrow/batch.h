@@ -25,7 +25,8 @@ bool br_schema_same_types(const br_schema *a, const br_schema *b, br_buf *why);
 
 typedef struct br_batch br_batch;
 /* Takes over *array (a struct array over schema's columns), also on failure; refs schema. bytes: what it holds in memory. */
-BR_MUST_USE br_status br_batch_new(br_schema *schema, struct ArrowArray *array, uint64_t bytes, br_batch **out, br_error *err);
+BR_MUST_USE br_status br_batch_new(br_schema *schema, struct ArrowArray *array, uint64_t bytes, br_batch **out,
+                                   br_error *err);
 br_batch *br_batch_ref(br_batch *b);
 void br_batch_unref(br_batch *b);
 int64_t br_batch_rows(const br_batch *b);

@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 typedef struct br_budget {
-  const char *name;            /* for messages; not owned */
+  const char *name; /* for messages; not owned */
   uint64_t limit_bytes;
   _Atomic uint64_t used_bytes, peak_bytes;
 } br_budget;

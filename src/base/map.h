@@ -11,9 +11,9 @@
 typedef struct br_map br_map; /* uint64_t -> void* */
 br_map *br_map_new(void);
 void br_map_free(br_map *m);
-void *br_map_get(const br_map *m, uint64_t key);            /* NULL: not there */
-void *br_map_put(br_map *m, uint64_t key, void *value);     /* returns the value it replaced, or NULL; value not NULL */
-void *br_map_remove(br_map *m, uint64_t key);               /* returns the removed value, or NULL */
+void *br_map_get(const br_map *m, uint64_t key);        /* NULL: not there */
+void *br_map_put(br_map *m, uint64_t key, void *value); /* returns the value it replaced, or NULL; value not NULL */
+void *br_map_remove(br_map *m, uint64_t key);           /* returns the removed value, or NULL */
 size_t br_map_count(const br_map *m);
 /* for (size_t it = 0; br_map_next(m, &it, &key, &value);) — removing the entry just returned is allowed. */
 bool br_map_next(const br_map *m, size_t *it, uint64_t *key, void **value);

@@ -19,7 +19,7 @@ void br_grow(void **items, size_t *capacity, size_t count, size_t item_bytes);
 /* Arena: one owner, freed at once. Not thread-safe. */
 typedef struct br_arena br_arena;
 br_arena *br_arena_new(void);
-void br_arena_free(br_arena *a);          /* runs cleanups, last registered first; NULL is fine */
+void br_arena_free(br_arena *a);                 /* runs cleanups, last registered first; NULL is fine */
 void *br_arena_alloc(br_arena *a, size_t bytes); /* zeroed, aligned to 16 */
 char *br_arena_strdup(br_arena *a, const char *s);
 char *br_arena_strndup(br_arena *a, const char *s, size_t n);

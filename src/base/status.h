@@ -19,22 +19,22 @@
 /* What went wrong. The numbers cross the wire: only ever add at the end. */
 typedef enum br_code {
   BR_OK = 0,
-  BR_INVALID,          /* bad input: syntax, unknown column, wrong option      */
-  BR_NOT_FOUND,        /* no such file, table, query                           */
-  BR_IO,               /* read or write failed (sys_errno says how)            */
-  BR_NO_SPACE,         /* disk or quota full                                   */
-  BR_PERMISSION,       /* file system or token said no                         */
-  BR_OUT_OF_MEMORY,    /* a named budget was exhausted                         */
-  BR_UNSUPPORTED,      /* right input that this version can't do               */
-  BR_CORRUPT,          /* checksum, magic or structure of data is wrong        */
-  BR_NETWORK,          /* connection refused, reset, protocol broken           */
-  BR_TIMEOUT,          /* a bounded wait ran out                               */
-  BR_CANCELLED,        /* somebody asked for it to stop                        */
-  BR_FETCH,            /* a partition could not be read from its worker        */
-  BR_LOST,             /* a worker or executor died                            */
-  BR_VERSION,          /* the other side is of another version                 */
-  BR_EXECUTION,        /* a run-time error of the user's SQL (cast, error())   */
-  BR_INTERNAL          /* a bug of ours: says where                            */
+  BR_INVALID,       /* bad input: syntax, unknown column, wrong option      */
+  BR_NOT_FOUND,     /* no such file, table, query                           */
+  BR_IO,            /* read or write failed (sys_errno says how)            */
+  BR_NO_SPACE,      /* disk or quota full                                   */
+  BR_PERMISSION,    /* file system or token said no                         */
+  BR_OUT_OF_MEMORY, /* a named budget was exhausted                         */
+  BR_UNSUPPORTED,   /* right input that this version can't do               */
+  BR_CORRUPT,       /* checksum, magic or structure of data is wrong        */
+  BR_NETWORK,       /* connection refused, reset, protocol broken           */
+  BR_TIMEOUT,       /* a bounded wait ran out                               */
+  BR_CANCELLED,     /* somebody asked for it to stop                        */
+  BR_FETCH,         /* a partition could not be read from its worker        */
+  BR_LOST,          /* a worker or executor died                            */
+  BR_VERSION,       /* the other side is of another version                 */
+  BR_EXECUTION,     /* a run-time error of the user's SQL (cast, error())   */
+  BR_INTERNAL       /* a bug of ours: says where                            */
 } br_code;
 
 /* Whose fault, which decides who retries (see schedule/README.md). */
@@ -68,15 +68,15 @@ typedef struct br_map_output_id {
 typedef struct br_error {
   br_code code;
   br_blame blame;
-  bool retryable;           /* the same attempt may pass if tried again        */
-  bool has_attempt;         /* attempt is set                                  */
-  bool has_lost;            /* lost is set: this map output can't be read      */
+  bool retryable;   /* the same attempt may pass if tried again        */
+  bool has_attempt; /* attempt is set                                  */
+  bool has_lost;    /* lost is set: this map output can't be read      */
   br_attempt_id attempt;
   br_map_output_id lost;
-  uint32_t worker;          /* 0: none                                         */
-  int sys_errno;            /* 0: none                                         */
-  int duckdb_type;          /* duckdb_error_type, 0: none                      */
-  int line;                 /* where in our source                             */
+  uint32_t worker; /* 0: none                                         */
+  int sys_errno;   /* 0: none                                         */
+  int duckdb_type; /* duckdb_error_type, 0: none                      */
+  int line;        /* where in our source                             */
   char file[64];
   char message[BR_ERROR_MESSAGE_BYTES]; /* one clear message: what, where, what to do; always NUL-terminated */
 } br_error;
@@ -85,29 +85,30 @@ typedef struct br_error {
 #define br_fail(err, code, blame, ...) br_fail_at((err), (code), (blame), __FILE__, __LINE__, __VA_ARGS__)
 /* The same, with errno: appends ": <strerror>", sets sys_errno, and picks BR_NO_SPACE / BR_PERMISSION / BR_NOT_FOUND /
  * BR_OUT_OF_MEMORY for ENOSPC, EDQUOT / EACCES, EPERM, EROFS / ENOENT / ENOMEM, else BR_IO. */
-#define br_fail_errno(err, errno_value, blame, ...) br_fail_errno_at((err), (errno_value), (blame), __FILE__, __LINE__, __VA_ARGS__)
+#define br_fail_errno(err, errno_value, blame, ...) \
+  br_fail_errno_at((err), (errno_value), (blame), __FILE__, __LINE__, __VA_ARGS__)
 
 br_status br_fail_at(br_error *err, br_code code, br_blame blame, const char *file, int line, const char *fmt, ...)
     BR_PRINTF(6, 7);
-br_status br_fail_errno_at(br_error *err, int errno_value, br_blame blame, const char *file, int line, const char *fmt, ...)
-    BR_PRINTF(6, 7);
+br_status br_fail_errno_at(br_error *err, int errno_value, br_blame blame, const char *file, int line, const char *fmt,
+                           ...) BR_PRINTF(6, 7);
 /* Put "context: " before the message of a failure on its way up; returns err->code. */
 br_status br_error_context(br_error *err, const char *fmt, ...) BR_PRINTF(2, 3);
 void br_error_clear(br_error *err);
-const char *br_code_name(br_code code);   /* "INVALID", never NULL */
+const char *br_code_name(br_code code); /* "INVALID", never NULL */
 const char *br_blame_name(br_blame blame);
 
 /* Run a fallible call and pass its failure on. */
-#define BR_TRY(expr)                  \
-  do {                                \
-    br_status br_try_ = (expr);       \
+#define BR_TRY(expr)                      \
+  do {                                    \
+    br_status br_try_ = (expr);           \
     if (br_try_ != BR_OK) return br_try_; \
   } while (0)
 /* The same inside a function with one cleanup label: sets `status` and jumps to `done`. */
-#define BR_TRY_GOTO(expr)             \
-  do {                                \
-    status = (expr);                  \
-    if (status != BR_OK) goto done;   \
+#define BR_TRY_GOTO(expr)           \
+  do {                              \
+    status = (expr);                \
+    if (status != BR_OK) goto done; \
   } while (0)
 
 /* An assertion that stays on in release builds: says where, then aborts. */

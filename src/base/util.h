@@ -8,11 +8,11 @@
 
 #define BRANT_VERSION "0.1.0"
 
-uint64_t br_now_us(void);      /* CLOCK_MONOTONIC */
+uint64_t br_now_us(void); /* CLOCK_MONOTONIC */
 uint64_t br_now_ms(void);
-uint64_t br_wall_us(void);     /* CLOCK_REALTIME */
-double br_cpu_seconds(void);   /* user + system of this process */
-uint64_t br_random_u64(void);  /* getrandom(2) */
+uint64_t br_wall_us(void);    /* CLOCK_REALTIME */
+double br_cpu_seconds(void);  /* user + system of this process */
+uint64_t br_random_u64(void); /* getrandom(2) */
 
 /* "512MB", "1GiB", "1.5g", "1000": bytes. Decimal for KB/MB/GB, binary for KiB/MiB/GiB and for bare k/m/g. */
 BR_MUST_USE br_status br_parse_bytes(const char *text, uint64_t *bytes, br_error *err);
@@ -27,8 +27,9 @@ bool br_log_enabled(br_log_level level);
 
 /* Files. */
 BR_MUST_USE br_status br_mkdir_p(const char *path, br_error *err);
-void br_remove_tree(const char *path);      /* best effort; missing is fine; never follows symlinks */
+void br_remove_tree(const char *path); /* best effort; missing is fine; never follows symlinks */
 BR_MUST_USE br_status br_write_all(int fd, const void *p, size_t n, br_error *err);
-BR_MUST_USE br_status br_pread_all(int fd, void *p, size_t n, uint64_t offset, br_error *err); /* short file: BR_CORRUPT */
+BR_MUST_USE br_status br_pread_all(int fd, void *p, size_t n, uint64_t offset,
+                                   br_error *err); /* short file: BR_CORRUPT */
 
 #endif

@@ -55,7 +55,7 @@ BR_MUST_USE br_status br_h2_new(br_loop *l, int fd, const br_h2_options *o, cons
                                 br_error *err);
 void br_h2_close(br_h2 *c); /* at once; no callback afterwards */
 const char *br_h2_peer(const br_h2 *c);
-bool br_h2_ending(const br_h2 *c);     /* lost: `gone` is about to be called, after the streams' `closed` */
+bool br_h2_ending(const br_h2 *c); /* lost: `gone` is about to be called, after the streams' `closed` */
 
 /* Client. NULL: the connection is ending, or the peer takes no more streams on it (GOAWAY). The body comes by pull or send. */
 br_h2_stream *br_h2_request(br_h2 *c, const br_h2_header *headers, size_t n, void *user);

@@ -11,28 +11,56 @@
 #include <jansson.h>
 
 typedef enum br_node_kind {
-  BR_NODE_GET, BR_NODE_PROJECTION, BR_NODE_FILTER, BR_NODE_AGGREGATE, BR_NODE_JOIN /* COMPARISON_JOIN */, BR_NODE_ANY_JOIN,
-  BR_NODE_ASOF_JOIN, BR_NODE_DELIM_JOIN, BR_NODE_DELIM_GET, BR_NODE_CROSS, BR_NODE_POSITIONAL_JOIN, BR_NODE_ORDER, BR_NODE_TOP_N,
-  BR_NODE_LIMIT, BR_NODE_DISTINCT, BR_NODE_WINDOW, BR_NODE_UNNEST, BR_NODE_UNION, BR_NODE_EXCEPT, BR_NODE_INTERSECT,
-  BR_NODE_CTE /* MATERIALIZED_CTE: children definition, body */, BR_NODE_CTE_REF, BR_NODE_RECURSIVE_CTE, BR_NODE_CHUNK_GET,
-  BR_NODE_EXPRESSION_GET, BR_NODE_DUMMY, BR_NODE_EMPTY, BR_NODE_SAMPLE, BR_NODE_PIVOT, BR_NODE_OTHER
+  BR_NODE_GET,
+  BR_NODE_PROJECTION,
+  BR_NODE_FILTER,
+  BR_NODE_AGGREGATE,
+  BR_NODE_JOIN /* COMPARISON_JOIN */,
+  BR_NODE_ANY_JOIN,
+  BR_NODE_ASOF_JOIN,
+  BR_NODE_DELIM_JOIN,
+  BR_NODE_DELIM_GET,
+  BR_NODE_CROSS,
+  BR_NODE_POSITIONAL_JOIN,
+  BR_NODE_ORDER,
+  BR_NODE_TOP_N,
+  BR_NODE_LIMIT,
+  BR_NODE_DISTINCT,
+  BR_NODE_WINDOW,
+  BR_NODE_UNNEST,
+  BR_NODE_UNION,
+  BR_NODE_EXCEPT,
+  BR_NODE_INTERSECT,
+  BR_NODE_CTE /* MATERIALIZED_CTE: children definition, body */,
+  BR_NODE_CTE_REF,
+  BR_NODE_RECURSIVE_CTE,
+  BR_NODE_CHUNK_GET,
+  BR_NODE_EXPRESSION_GET,
+  BR_NODE_DUMMY,
+  BR_NODE_EMPTY,
+  BR_NODE_SAMPLE,
+  BR_NODE_PIVOT,
+  BR_NODE_OTHER
 } br_node_kind;
 
-typedef struct br_bind { uint64_t table; uint64_t column; } br_bind;
+typedef struct br_bind {
+  uint64_t table;
+  uint64_t column;
+} br_bind;
 
 typedef struct br_node br_node;
 struct br_node {
   br_node_kind kind;
-  const char *type;        /* "LOGICAL_GET" */
+  const char *type; /* "LOGICAL_GET" */
   json_t *json;
   br_node **children;
   size_t n_children;
-  size_t n_columns;        /* of the output: c0 .. c(n-1) */
-  json_t **types;          /* [n_columns] DuckDB type objects; NULL where unknown (then derive in SQL) */
-  br_bind *binds;          /* [n_columns] */
-  double rows;             /* estimated cardinality; negative: unknown */
-  uint32_t id;             /* pre-order number */
-  const br_node *source;   /* DELIM_GET: the DELIM_JOIN that feeds it; CTE_REF: its CTE or RECURSIVE_CTE; else NULL */
+  size_t n_columns;      /* of the output: c0 .. c(n-1) */
+  json_t **types;        /* [n_columns] DuckDB type objects; NULL where unknown (then derive in SQL) */
+  br_bind *binds;        /* [n_columns] */
+  double rows;           /* estimated cardinality; negative: unknown */
+  uint32_t id;           /* pre-order number */
+  const br_node *source; /* DELIM_GET: the DELIM_JOIN that feeds it; CTE_REF: its CTE or RECURSIVE_CTE; else NULL */
 };
 
 typedef struct br_plan {

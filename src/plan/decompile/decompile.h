@@ -13,10 +13,10 @@
 
 /* Text of one relation, with the bindings that expressions over it use. */
 typedef struct br_rel {
-  const char *sql;          /* SELECT with columns c0..; in the arena */
+  const char *sql; /* SELECT with columns c0..; in the arena */
   size_t n_columns;
-  const br_bind *binds;     /* [n_columns] */
-  json_t *const *types;     /* [n_columns], NULL entries where unknown */
+  const br_bind *binds; /* [n_columns] */
+  json_t *const *types; /* [n_columns], NULL entries where unknown */
 } br_rel;
 
 typedef struct br_emit br_emit;
@@ -40,13 +40,16 @@ BR_MUST_USE br_status br_emit_node(br_emit *e, const br_node *node, const br_rel
 BR_MUST_USE br_status br_emit_tree(br_emit *e, const br_node *node, br_rel *out, br_error *err);
 
 /* Pieces, for distribute/: an expression over a relation whose columns print as alias.cN. */
-BR_MUST_USE br_status br_emit_expr(br_emit *e, const json_t *expr, const br_rel *over, const char *alias, br_buf *out, br_error *err);
+BR_MUST_USE br_status br_emit_expr(br_emit *e, const json_t *expr, const br_rel *over, const char *alias, br_buf *out,
+                                   br_error *err);
 /* A join condition's two sides are such expressions: `left` over the left child with alias l, `right` over the right
  * child with alias r.
  * "t.c0 ASC NULLS LAST, …" */
-BR_MUST_USE br_status br_emit_order_by(br_emit *e, const json_t *orders, const br_rel *over, const char *alias, br_buf *out, br_error *err);
+BR_MUST_USE br_status br_emit_order_by(br_emit *e, const json_t *orders, const br_rel *over, const char *alias,
+                                       br_buf *out, br_error *err);
 /* One aggregate call of an AGGREGATE node (FILTER, DISTINCT, ORDER BY inside included). */
-BR_MUST_USE br_status br_emit_aggregate(br_emit *e, const json_t *aggregate, const br_rel *over, const char *alias, br_buf *out, br_error *err);
+BR_MUST_USE br_status br_emit_aggregate(br_emit *e, const json_t *aggregate, const br_rel *over, const char *alias,
+                                        br_buf *out, br_error *err);
 /* SQL type. */
 BR_MUST_USE br_status br_emit_type(const json_t *type, br_buf *out, br_error *err);
 BR_MUST_USE br_status br_emit_constant(const json_t *value, br_buf *out, br_error *err);
@@ -55,12 +58,14 @@ BR_MUST_USE br_status br_emit_constant(const json_t *value, br_buf *out, br_erro
 typedef enum br_scan_kind { BR_SCAN_PARQUET, BR_SCAN_TABLE } br_scan_kind;
 typedef struct br_scan {
   br_scan_kind kind;
-  char **files; size_t n_files;             /* PARQUET */
-  const char *options;                      /* PARQUET: text after the file list, ", binary_as_string := true" or "" */
-  const char *catalog, *schema, *table;     /* TABLE */
-  bool whole_files_only;                    /* uses filename or file_index: don't cut inside a file */
-  bool unsplittable; const char *why;       /* e.g. file_index, reservoir sample */
-  bool file_row_number;                     /* the scan itself asks for it */
+  char **files;
+  size_t n_files;                       /* PARQUET */
+  const char *options;                  /* PARQUET: text after the file list, ", binary_as_string := true" or "" */
+  const char *catalog, *schema, *table; /* TABLE */
+  bool whole_files_only;                /* uses filename or file_index: don't cut inside a file */
+  bool unsplittable;
+  const char *why;      /* e.g. file_index, reservoir sample */
+  bool file_row_number; /* the scan itself asks for it */
 } br_scan;
 /* False: this GET is not such a scan (a table function). */
 BR_MUST_USE br_status br_scan_of(br_arena *arena, const br_node *get, bool *is_scan, br_scan *out, br_error *err);

@@ -320,8 +320,7 @@ br_status br_dist_aggregate(br_dist *d, const br_node *n, br_drel *out, br_error
   /* Also when every row looks like a group of its own: without statistics of distinct values (Parquet has none) DuckDB's guess is
    * near that whatever the key, and a needless partial step costs far less than shuffling the rows. */
   if (splits) return in_two_steps(d, &a, out, err);
-  if (d->o->two_step_aggregate && br_distinct_reduces(n))
-    return br_aggregate_distinct(d, n, out, err);
+  if (d->o->two_step_aggregate && br_distinct_reduces(n)) return br_aggregate_distinct(d, n, out, err);
   if (!a.n_groups) return whole_in_one_task(d, &a, out, BR_WHY_WHOLE_AGGREGATE, err);
   return whole_by_keys(d, &a, out, "groups are computed whole", err);
 }
