@@ -410,7 +410,7 @@ static request *new_request(br_driver *d, uint64_t id) {
 /* A stage of one task reads all that was forwarded. */
 static br_read_kind read_kind(const br_stage *s, br_exchange_kind k) {
   if (k == BR_EX_FORWARD && s->rule == BR_TASKS_FORWARD) return BR_READ_FORWARD;
-  return k == BR_EX_BROADCAST || k == BR_EX_BOUNDS ? BR_READ_BROADCAST : BR_READ_ALL;
+  return k == BR_EX_BROADCAST || k == BR_EX_BOUNDS || k == BR_EX_FILTER ? BR_READ_BROADCAST : BR_READ_ALL;
 }
 
 static void handle_submit(void *arg) {

@@ -267,6 +267,7 @@ static br_query *new_query(brant_session *s, br_planned *planned) {
   }
   q->codec = s->settings.codec;
   q->deadline_ms = s->settings.timeout_ms;
+  q->filter_bytes = s->settings.filter_bytes;
   return q;
 }
 
@@ -342,7 +343,8 @@ static br_status cut(brant_session *s, br_plan *plan, const char *sql, const br_
   br_distribute_options o = {.partitions = choose_partitions(s, bytes, slots),
                              .broadcast_bytes = (double)s->settings.broadcast_bytes,
                              .sort_one_task_rows = (double)s->settings.sort_one_task_rows,
-                             .two_step_aggregate = s->settings.two_step_aggregate};
+                             .two_step_aggregate = s->settings.two_step_aggregate,
+                             .run_time_filters = s->settings.filter_bytes > 0};
   br_stages *stages = NULL;
   BR_TRY(br_distribute(plan, &o, &stages, err));
   if (stages->n_stages == 0 || stages->whole_query_reason != NULL) {

@@ -59,6 +59,7 @@ typedef struct br_query {
   br_snapshot **snapshots;
   size_t n_snapshots, cap_snapshots; /* files read, pinned */
   const char *codec;
+  uint64_t filter_bytes;         /* most bytes of keys that a FILTER input may have */
   uint64_t deadline_ms;
   bool profile;
 

@@ -30,6 +30,7 @@ typedef struct br_settings {
   uint64_t sort_one_task_rows;
   uint64_t split_bytes; /* target size of a split; 0: by size */
   uint64_t timeout_ms;  /* 0: none */
+  uint64_t filter_bytes;           /* most bytes of keys that a run-time filter reads a task; 0: no filters */
   bool two_step_aggregate;
   char codec[8];
 } br_settings;

@@ -15,6 +15,7 @@ void br_settings_default(br_settings *s) {
   *s = (br_settings){.broadcast_bytes = 32u << 20,
                      .small_bytes = 64u << 20,
                      .sort_one_task_rows = 1000000,
+                     .filter_bytes = 32u << 20,
                      .two_step_aggregate = true};
   snprintf(s->codec, sizeof s->codec, "none");
 }
@@ -57,6 +58,7 @@ static bool set_own(br_settings *o, const char *name, const char *value, br_stat
                {"small_bytes", &o->small_bytes},
                {"sort_one_task_rows", &o->sort_one_task_rows},
                {"split_bytes", &o->split_bytes},
+               {"filter_bytes", &o->filter_bytes},
                {"timeout_ms", &o->timeout_ms}};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
     if (strcasecmp(name, sizes[i].name) == 0) {
@@ -85,6 +87,7 @@ static bool reset_own(br_settings *o, const char *name) {
                {"small_bytes", &o->small_bytes, d.small_bytes},
                {"sort_one_task_rows", &o->sort_one_task_rows, d.sort_one_task_rows},
                {"split_bytes", &o->split_bytes, d.split_bytes},
+               {"filter_bytes", &o->filter_bytes, d.filter_bytes},
                {"timeout_ms", &o->timeout_ms, d.timeout_ms}};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
     if (strcasecmp(name, sizes[i].name) == 0) {

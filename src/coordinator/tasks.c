@@ -5,6 +5,8 @@
 
 #include "coordinator/query.h"
 
+#define FILTER_ROWS_A_KEY 4 /* a filter must have four rows to look at for each key that it reads */
+
 static char *replace_token(br_arena *arena, const char *sql, const char *token, const char *with) {
   br_buf b = {0};
   size_t n = strlen(token);
@@ -23,9 +25,24 @@ static char *replace_token(br_arena *arena, const char *sql, const char *token, 
   return out;
 }
 
+/* Does it pay to read the keys of a join's other side to drop rows before they move? With the true sizes of both. */
+static bool filter_pays(const br_query *q, const br_stage_run *r, const br_stage_input *in) {
+  const br_stage_run *keys = &q->runs[in->producer];
+  uint64_t rows = r->split_rows;
+  for (size_t i = 0; i < r->plan->n_inputs; i++)
+    if (r->plan->inputs[i].kind != BR_EX_FILTER) rows += q->runs[r->plan->inputs[i].producer].rows_out;
+  return keys->bytes_out <= q->filter_bytes && keys->rows_out <= rows / FILTER_ROWS_A_KEY;
+}
+
+static bool input_used(const br_query *q, const br_stage_run *r, const br_stage_input *in) {
+  return in->kind != BR_EX_FILTER || filter_pays(q, r, in);
+}
+
 char *br_task_sql(const br_query *q, uint32_t stage, uint32_t task, br_arena *arena) {
   const br_stage_run *r = &q->runs[stage];
   char *sql = br_arena_strdup(arena, r->plan->sql);
+  for (size_t i = 0; i < r->plan->n_inputs; i++)
+    if (!input_used(q, r, &r->plan->inputs[i])) sql = br_stage_without_filter(arena, sql, (uint32_t)i);
   for (size_t i = 0; i < r->plan->n_scans; i++) {
     const char *with = (int)i == r->plan->split_scan ? r->split_sql[task] : r->whole_sql[i];
     sql = replace_token(arena, sql, r->plan->scans[i].token, with);
@@ -60,8 +77,8 @@ static void fill_ref(const br_query *q, const br_stage *s, const br_stage_input 
   ref->last = 1;
   ref->map_first = 0;
   ref->map_last = producer->n_tasks;
-  if (in->kind == BR_EX_HASH || in->kind == BR_EX_RANGE) {
-    if (s->rule == BR_TASKS_ONE) { /* all partitions, in order */
+  if (in->kind == BR_EX_HASH || in->kind == BR_EX_RANGE || in->kind == BR_EX_FILTER) {
+    if (s->rule == BR_TASKS_ONE || in->kind == BR_EX_FILTER) { /* all partitions, in order */
       ref->last = producer->plan->partitions;
     } else {
       ref->first = task;
@@ -136,10 +153,10 @@ Brant__Pb__Task *br_task_message(br_query *q, const br_attempt_id *id, br_versio
   t->id = br_arena_alloc(arena, sizeof *t->id);
   br_attempt_to_pb(id, t->id);
   t->sql = br_task_sql(q, id->stage, id->task, arena);
-  t->n_inputs = s->n_inputs;
   t->inputs = br_arena_alloc(arena, s->n_inputs * sizeof *t->inputs + 1);
   for (size_t i = 0; i < s->n_inputs; i++)
-    t->inputs[i] = make_input(q, s, &s->inputs[i], id->task, version, arg, arena);
+    if (input_used(q, &q->runs[id->stage], &s->inputs[i]))
+      t->inputs[t->n_inputs++] = make_input(q, s, &s->inputs[i], id->task, version, arg, arena);
   t->output = make_output(q, s, arena);
   add_prelude(q, t, arena);
   t->indeterminate = s->indeterminate;

@@ -106,7 +106,7 @@ static inline int64_t sr_forward_task(const sr_run *r, const br_stage *s, size_t
 static inline void sr_input(sr_run *r, br_buf *b, const br_stage *s, size_t k, uint32_t task) {
   const br_stage_input *in = &s->inputs[k];
   const br_stage *p = &r->s->stages[in->producer];
-  if (in->kind != p->output && !(in->kind == BR_EX_FORWARD && p->output == BR_EX_FORWARD))
+  if (in->kind != p->output && !(in->kind == BR_EX_FILTER && p->output == BR_EX_HASH))
     sr_fail(r, "stage %u reads stage %u by another kind than it writes", s->id, p->id);
   int64_t only = in->kind == BR_EX_FORWARD ? sr_forward_task(r, s, k, task) : -1;
   int64_t part = in->kind == BR_EX_HASH || in->kind == BR_EX_RANGE ? (int64_t)task : -1;
@@ -321,9 +321,19 @@ typedef struct sr_config {
 } sr_config;
 
 static const sr_config sr_configs[] = {
-    {"hash", {.partitions = 3, .broadcast_bytes = 0, .sort_one_task_rows = 0, .two_step_aggregate = true}},
+    {"hash",
+     {.partitions = 3,
+      .broadcast_bytes = 0,
+      .sort_one_task_rows = 0,
+      .two_step_aggregate = true,
+      .run_time_filters = true}},
     {"broadcast", {.partitions = 3, .broadcast_bytes = 1e18, .sort_one_task_rows = 1e18, .two_step_aggregate = true}},
-    {"one", {.partitions = 1, .broadcast_bytes = 1000, .sort_one_task_rows = 0, .two_step_aggregate = true}},
+    {"one",
+     {.partitions = 1,
+      .broadcast_bytes = 1000,
+      .sort_one_task_rows = 0,
+      .two_step_aggregate = true,
+      .run_time_filters = true}},
     {"whole", {.partitions = 3, .broadcast_bytes = 0, .sort_one_task_rows = 1e18, .two_step_aggregate = false}},
 };
 #define SR_N_CONFIGS (sizeof sr_configs / sizeof *sr_configs)

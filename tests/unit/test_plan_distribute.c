@@ -248,8 +248,50 @@ static void unread_columns_stay(void **state) {
   br_stages *s = cut(f, "SELECT a.k, count(*) FROM ord a JOIN ord b ON a.id = b.id WHERE b.price > 2 GROUP BY a.k",
                      &sr_configs[0].o);
   for (size_t i = 0; i + 1 < s->n_stages; i++) assert_true(s->stages[i].n_columns <= 2);
-  assert_int_equal(s->stages[1].n_columns, 1); /* b: its key alone, price is only filtered on */
+  assert_int_equal(s->stages[0].n_columns + s->stages[1].n_columns,
+                   3); /* b: its key alone, price is only filtered on */
   br_stages_free(s);
+}
+
+static size_t filters(const br_stages *s) {
+  size_t n = 0;
+  for (size_t i = 0; i < s->n_stages; i++)
+    for (size_t k = 0; k < s->stages[i].n_inputs; k++) n += s->stages[i].inputs[k].kind == BR_EX_FILTER;
+  return n;
+}
+
+/* Keys of a join's other side drop rows early: only where rows without a partner don't show, and a NULL finds none. */
+static void filters_where_rows_may_go(void **state) {
+  fixture *f = *state;
+  static const struct {
+    const char *sql;
+    size_t filters;
+  } cases[] = {{"SELECT * FROM ord a JOIN ord b ON a.id = b.k", 1},
+               {"SELECT * FROM ord a LEFT JOIN ord b ON a.id = b.k", 1},
+               {"SELECT * FROM ord a FULL JOIN ord b ON a.id = b.k", 0},
+               {"SELECT * FROM ord a JOIN ord b ON a.id IS NOT DISTINCT FROM b.k", 0},
+               {"SELECT * FROM ord a SEMI JOIN ord b ON a.id = b.k", 1},
+               {"SELECT * FROM ord a ANTI JOIN ord b ON a.id = b.k", 1},
+               {"SELECT id IN (SELECT k FROM ord) FROM ord", 0}};
+  make_orders(f);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    br_stages *s = cut(f, cases[i].sql, &sr_configs[0].o);
+    if (filters(s) != cases[i].filters) fail_msg("%zu filters: %s", filters(s), cases[i].sql);
+    br_stages_free(s);
+    s = cut(f, cases[i].sql, &sr_configs[3].o); /* filters are off */
+    assert_int_equal(filters(s), 0);
+    br_stages_free(s);
+  }
+}
+
+static void a_filter_is_cut_out_whole(void **state) {
+  (void)state;
+  br_arena *a = br_arena_new();
+  const char *sql =
+      "SELECT t.* FROM x t /* filter 1: */ SEMI JOIN input(1) f ON t.c0 = f.k0 /* end of filter */ WHERE true";
+  assert_string_equal(br_stage_without_filter(a, sql, 1), "SELECT t.* FROM x t  WHERE true");
+  assert_string_equal(br_stage_without_filter(a, sql, 11), sql);
+  br_arena_free(a);
 }
 
 static void refuses_bad_options(void **state) {
@@ -293,6 +335,8 @@ int main(void) {
                                      cmocka_unit_test(printed_for_programs),
                                      cmocka_unit_test(chance_travels_downstream),
                                      cmocka_unit_test(unread_columns_stay),
+                                     cmocka_unit_test(filters_where_rows_may_go),
+                                     cmocka_unit_test(a_filter_is_cut_out_whole),
                                      cmocka_unit_test(refuses_bad_options),
                                      cmocka_unit_test(plans_without_estimates)};
   return cmocka_run_group_tests(tests, open_fixture, close_fixture);

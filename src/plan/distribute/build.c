@@ -87,6 +87,12 @@ br_open *br_open_merge(br_dist *d, const br_open *a, const br_open *b) {
   for (size_t i = 0; i < b->n_inputs; i++) add_input(d, o, b->inputs[i]);
   for (size_t i = 0; i < a->n_scans; i++) br_open_scan(d, o, a->scans[i], (int)i == a->split_scan);
   for (size_t i = 0; i < b->n_scans; i++) br_open_scan(d, o, b->scans[i], (int)i == b->split_scan);
+  const br_open *keyed = b->rule == BR_RULE_NONE ? a : a->rule == BR_RULE_NONE ? b : NULL;
+  if (keyed) {
+    o->key_producer = keyed->key_producer;
+    o->key_at = keyed->key_at;
+    o->n_key_at = keyed->n_key_at;
+  }
   o->indeterminate = a->indeterminate || b->indeterminate;
   o->reason = a->reason ? a->reason : b->reason;
   o->label = joined(d, a->label, ", ", b->label);
@@ -319,6 +325,19 @@ static char *renumbered(br_dist *d, const br_open *o, const char *sql) {
   return text;
 }
 
+/* The marks around a FILTER input's text carry its number too. */
+static const char *renumbered_filters(br_dist *d, const br_open *o, const char *sql) {
+  for (size_t i = 0; i < o->n_inputs; i++) {
+    if (o->inputs[i].kind != BR_EX_FILTER) continue;
+    char *old = br_arena_printf(d->arena, BR_FILTER_BEGIN, o->inputs[i].number);
+    const char *at = strstr(sql, old);
+    BR_ASSERT(at != NULL);
+    char *now = br_arena_printf(d->arena, BR_FILTER_BEGIN, (uint32_t)i);
+    sql = br_arena_printf(d->arena, "%.*s%s%s", (int)(at - sql), sql, now, at + strlen(old));
+  }
+  return sql;
+}
+
 static br_status check_sources(const br_open *o, const char *sql, br_error *err) {
   for (size_t i = 0; i < o->n_inputs; i++)
     if (o->inputs[i].kind != BR_EX_BOUNDS && br_count_input(sql, o->inputs[i].number) != 1)
@@ -348,7 +367,7 @@ static br_status closing_text(br_dist *d, const br_drel *r, size_t branch, const
   br_buf_printf(&b, "\nFROM %s t", br_block(d, r->branches[branch].sql));
   s->sql = br_buf_cstr(&b);
   BR_TRY_GOTO(check_sources(r->branches[branch].open, s->sql, err));
-  s->sql = renumbered(d, r->branches[branch].open, s->sql);
+  s->sql = renumbered_filters(d, r->branches[branch].open, renumbered(d, r->branches[branch].open, s->sql));
 done:
   br_buf_free(&b);
   return status;

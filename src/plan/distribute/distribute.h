@@ -32,6 +32,11 @@ typedef struct br_open {
   size_t n_scans, cap_scans;
   int split_scan;
   bool indeterminate;
+  /* All rows come from one HASH input: the values of its hash key k are column key_at[k] of that producer's output (-1: not
+   * stored). What happens in this stage can only take values away. */
+  uint32_t key_producer;
+  int64_t *key_at;
+  size_t n_key_at;    /* 0: not so */
   const char *reason; /* why one task */
   const char *label;
   const char *why;
@@ -152,6 +157,8 @@ BR_MUST_USE br_status br_one_branch(br_dist *d, br_drel *r, br_error *err);
 BR_MUST_USE br_status br_share(br_dist *d, br_drel *r, const char *why, br_shared *out, br_error *err);
 br_drel br_read_shared(br_dist *d, const br_shared *s, const br_node *columns_of);
 const char *br_read_text(br_dist *d, const br_drel *r, const bool *layout, uint32_t number);
+/* Where a column of a closed relation is stored; -1: it isn't. */
+int64_t br_stored_at(const br_drel *r, int64_t column);
 /* hash type of a column, NULL: not hashable */
 BR_MUST_USE br_status br_hash_type(br_dist *d, const json_t *type, const char **out, bool *is_small_int, br_error *err);
 

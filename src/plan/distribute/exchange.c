@@ -152,13 +152,30 @@ static br_status close_all(br_dist *d, const br_drel *r, const br_closing *c, ui
 
 /* ---- the kinds */
 
+int64_t br_stored_at(const br_drel *r, int64_t column) {
+  int64_t at = 0;
+  if (column < 0 || (r->needed && !r->needed[column])) return -1;
+  for (int64_t i = 0; i < column; i++) at += !r->needed || r->needed[i];
+  return at;
+}
+
+static void remember_keys(br_dist *d, const br_drel *r, uint32_t producer, const br_hash_keys *k) {
+  br_open *o = r->branches[0].open;
+  o->key_producer = producer;
+  o->n_key_at = k->n;
+  o->key_at = br_arena_alloc(d->arena, (k->n + 1) * sizeof *o->key_at);
+  for (size_t i = 0; i < k->n; i++) o->key_at[i] = br_stored_at(r, k->columns[i]);
+}
+
 br_status br_exchange_hash(br_dist *d, br_drel *r, const br_hash_keys *k, const char *why, br_error *err) {
   uint32_t n = d->o->partitions, *producers;
   br_closing c = {.output = BR_EX_HASH, .partitions = n, .keys = keys_text(d, k, true), .why = why};
   c.tail = br_arena_printf(d->arena, "CAST(hash(%s, %s) %% %u AS INTEGER)", keys_text(d, k, false), BR_HASH_SEED, n);
   BR_TRY(close_all(d, r, &c, &producers, err));
   r->ordered = r->ordered && r->n_branches == 1;
-  read_all(d, r, producers, NULL, r->n_branches, BR_RULE_PARTITIONS, BR_EX_HASH, r->ordered);
+  size_t n_producers = r->n_branches;
+  read_all(d, r, producers, NULL, n_producers, BR_RULE_PARTITIONS, BR_EX_HASH, r->ordered);
+  if (n_producers == 1) remember_keys(d, r, producers[0], k);
   br_set_clustering(d, r, k, true);
   return BR_OK;
 }

@@ -41,6 +41,7 @@ static const join_kind *kind_of(const br_node *n) {
 /* The equality keys of both sides, pair by pair. */
 typedef struct key_pairs {
   br_hash_keys l, r;
+  bool null_matches; /* some pair is IS NOT DISTINCT FROM */
 } key_pairs;
 
 static bool usable_comparison(const br_node *n, const json_t *condition, const join_kind *kind) {
@@ -53,6 +54,7 @@ static bool usable_comparison(const br_node *n, const json_t *condition, const j
 static br_status find_pairs(br_dist *d, const br_node *n, const join_kind *kind, const br_drel *l, const br_drel *r,
                             key_pairs *out, br_error *err) {
   size_t count = n->kind == BR_NODE_CROSS ? 0 : br_j_count(n->json, "conditions");
+  *out = (key_pairs){0};
   out->l = br_hash_keys_new(d, count);
   out->r = br_hash_keys_new(d, count);
   for (size_t i = 0; i < count; i++) {
@@ -60,6 +62,7 @@ static br_status find_pairs(br_dist *d, const br_node *n, const join_kind *kind,
     bool ok = false, also = false;
     size_t at = out->l.n;
     if (!usable_comparison(n, c, kind)) continue;
+    if (!br_j_is(c, "comparison", "COMPARE_EQUAL")) out->null_matches = true;
     BR_TRY(br_hash_key(d, l, br_j_get(c, "left"), &out->l, &ok, err));
     if (ok) BR_TRY(br_hash_key(d, r, br_j_get(c, "right"), &out->r, &also, err));
     if (ok && also && !strcmp(out->l.hashed_as[at], out->r.hashed_as[at])) continue;
@@ -224,6 +227,63 @@ static br_status exchange_unless(br_dist *d, br_drel *r, const br_hash_keys *k, 
   return BR_OK;
 }
 
+/* ---- run-time filters: the keys of one side, once its stage has run, drop rows of the other before they are shuffled */
+
+/* The semi join with the stored keys of the other side's producer; NULL: no key is stored. own: in the order of its keys. */
+static const char *filter_text(br_dist *d, const br_hash_keys *own, const br_open *other, uint32_t number) {
+  br_buf names = {0}, on = {0};
+  const char *text = NULL;
+  for (size_t i = 0; i < own->n && i < other->n_key_at; i++) {
+    if (other->key_at[i] < 0) continue;
+    br_buf_printf(&names, "%sc%lld AS k%zu", names.len ? ", " : "", (long long)other->key_at[i], i);
+    br_buf_printf(&on, "%s%s = f.k%zu", on.len ? " AND " : "", own->texts[i], i);
+  }
+  if (names.len)
+    text = br_arena_printf(d->arena, " " BR_FILTER_BEGIN " SEMI JOIN (SELECT %s FROM input(%u)) f ON %s " BR_FILTER_END,
+                           number, br_buf_cstr(&names), number, br_buf_cstr(&on));
+  br_buf_free(&names);
+  br_buf_free(&on);
+  return text;
+}
+
+/* `other` reads a hash exchange by the same keys: give the keys that went through it to every branch of r. */
+static void add_filter(br_dist *d, br_drel *r, const br_hash_keys *own, const br_drel *other) {
+  const br_open *keyed = other->branches[0].open;
+  if (!keyed->n_key_at || !filter_text(d, own, keyed, 0)) return;
+  br_branch *branches = br_arena_alloc(d->arena, r->n_branches * sizeof *branches);
+  for (size_t i = 0; i < r->n_branches; i++) {
+    uint32_t number = br_open_input(d, r->branches[i].open, keyed->key_producer, BR_EX_FILTER, false);
+    branches[i] = r->branches[i];
+    branches[i].sql = br_arena_printf(d->arena, "SELECT t.*\nFROM %s t%s", br_block(d, r->branches[i].sql),
+                                      filter_text(d, own, keyed, number));
+    branches[i].plain_read = -1;
+  }
+  r->branches = branches;
+}
+
+/* Do rows of that side without a partner go unseen? Then it may be filtered, if by the estimates the other side is not the
+ * larger one. What is done is decided with the true sizes. */
+static bool may_filter(const br_dist *d, const join_kind *kind, bool left, const br_drel *r, const br_drel *other) {
+  bool unseen = left ? kind->left_may_broadcast || !strcmp(kind->name, "SEMI")
+                     : kind->right_may_broadcast || !strcmp(kind->name, "RIGHT_SEMI");
+  return d->o->run_time_filters && unseen && (r->rows < 0 || other->rows < 0 || other->rows <= r->rows);
+}
+
+/* The sides that are not hashed already change place. The side whose keys may drop rows of the other goes first. */
+static br_status exchange_sides(br_dist *d, const join_kind *kind, br_drel *l, br_drel *r, const br_hash_keys *lk,
+                                const br_hash_keys *rk, bool left, bool right, bool null_matches, br_error *err) {
+  bool filter_left = !left && !null_matches && may_filter(d, kind, true, l, r);
+  bool filter_right = !right && !filter_left && !null_matches && may_filter(d, kind, false, r, l);
+  if (filter_left) {
+    BR_TRY(exchange_unless(d, r, rk, right, "join keys", err));
+    add_filter(d, l, lk, r);
+    return exchange_unless(d, l, lk, left, "join keys", err);
+  }
+  BR_TRY(exchange_unless(d, l, lk, left, "join keys", err));
+  if (filter_right) add_filter(d, r, rk, l);
+  return exchange_unless(d, r, rk, right, "join keys", err);
+}
+
 static br_status hash_join(br_dist *d, const br_node *n, const join_kind *kind, br_drel *l, br_drel *r,
                            const key_pairs *pairs, br_drel *out, br_error *err) {
   size_t *lp = br_arena_alloc(d->arena, (pairs->l.n + l->n_keys + 1) * sizeof *lp);
@@ -239,8 +299,7 @@ static br_status hash_join(br_dist *d, const br_node *n, const join_kind *kind, 
   if (!left && !right)
     for (size_t i = 0; i < count; i++) order[i] = i;
   br_hash_keys lk = picked(d, &pairs->l, order, count), rk = picked(d, &pairs->r, order, count);
-  BR_TRY(exchange_unless(d, l, &lk, left, "join keys", err));
-  BR_TRY(exchange_unless(d, r, &rk, right, "join keys", err));
+  BR_TRY(exchange_sides(d, kind, l, r, &lk, &rk, left, right, pairs->null_matches, err));
   br_dkey *lkeys, *rkeys;
   key_columns(d, &lk, &lkeys);
   key_columns(d, &rk, &rkeys);

@@ -15,6 +15,8 @@ typedef enum br_exchange_kind {
   BR_EX_SINGLE,    /* one partition, one consumer task */
   BR_EX_BROADCAST, /* one partition, every consumer task reads all of it */
   BR_EX_BOUNDS, /* like broadcast, but given to the consumer's range sink, not to its SQL: partitions - 1 BLOBs in order */
+  BR_EX_FILTER, /* a HASH output whose keys are all read by every consumer task, to drop rows that find no partner later; a help
+                 * that the coordinator takes away (br_stage_without_filter) when the true sizes don't pay for it */
   BR_EX_RESULT /* to the caller */
 } br_exchange_kind;
 
@@ -74,6 +76,7 @@ typedef struct br_distribute_options {
   double broadcast_bytes;    /* a side estimated below this is broadcast; 0: never */
   double sort_one_task_rows; /* fewer estimated rows: gather and sort in one task; 0: always by ranges */
   bool two_step_aggregate;
+  bool run_time_filters; /* FILTER inputs where a join's other side may be much smaller */
 } br_distribute_options;
 
 /* Cut the plan. Never fails for a right plan: what can't be distributed becomes a one-task stage with its reason, and a
@@ -87,6 +90,12 @@ void br_stages_print(const br_stages *s, br_buf *out);
 json_t *br_stages_json(const br_stages *s);
 const char *br_exchange_name(br_exchange_kind k); /* "HASH" */
 const char *br_task_rule_name(br_task_rule r);    /* "one a split" */
+
+/* In a stage's SQL the text of FILTER input k stands between these two, k behind the first: it may be cut out whole. */
+#define BR_FILTER_BEGIN "/* filter %u: */"
+#define BR_FILTER_END "/* end of filter */"
+/* The SQL without the text of that input. In the arena. */
+char *br_stage_without_filter(br_arena *arena, const char *sql, uint32_t input);
 
 /* Partition number as SQL over columns cN: `CAST(hash(c0, c1, <seed>) % 16 AS INTEGER)`. One seed for the engine. */
 #define BR_HASH_SEED "7640891576956012809::UBIGINT"
