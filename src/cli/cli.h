@@ -54,7 +54,7 @@ cli_progress *cli_progress_start(brant_query *q, bool wanted);
 void cli_progress_stop(cli_progress *p);
 
 /* interrupt.c: Ctrl-C (SIGINT, SIGTERM) stops what the session does and cancels the query that is set here. */
-void cli_interrupt_install(void);
+void cli_interrupt_install(bool exits); /* exits: a signal ends the program, soon in any case */
 void cli_interrupt_session(brant_session *s);
 void cli_interrupt_query(brant_query *q); /* NULL: none */
 int cli_interrupted(void);                /* the exit code of the signal that came, 0: none */

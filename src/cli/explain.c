@@ -35,7 +35,7 @@ int cli_explain(int argc, char **argv) {
   brant_error err;
   char **statements = NULL;
   size_t n = 0;
-  cli_interrupt_install();
+  cli_interrupt_install(true);
   char *script = cli_read_script(&o);
   code = CLI_FAILED;
   if (script != NULL && brant_split(script, &statements, &n, &err) != 0) {

@@ -102,7 +102,7 @@ int cli_prompt(int argc, char **argv) {
     cli_options_free(&o);
     return cli_sql(argc, argv);
   }
-  cli_interrupt_install();
+  cli_interrupt_install(false);
   brant_session *s = cli_open(&o);
   if (s == NULL) {
     cli_options_free(&o);

@@ -72,7 +72,7 @@ int cli_sql(int argc, char **argv) {
     cli_options_free(&o);
     return code;
   }
-  cli_interrupt_install();
+  cli_interrupt_install(true);
   char *script = cli_read_script(&o);
   brant_session *s = script ? cli_open(&o) : NULL;
   code = s ? cli_run_script(s, &o, script) : cli_interrupted() ? cli_interrupted() : CLI_FAILED;

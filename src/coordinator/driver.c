@@ -376,6 +376,9 @@ static void on_report(void *arg, const br_worker *w, const Brant__Pb__Report *r)
                   .worker = id,
                   .incarnation = incarnation,
                   .attempt = br_attempt_from_pb(r->started[i])};
+    br_events_emit(d->events, "task_started", "{s:I, s:I, s:I, s:I, s:I}", "query", (json_int_t)e.attempt.query,
+                   "stage", (json_int_t)e.attempt.stage, "task", (json_int_t)e.attempt.task, "attempt",
+                   (json_int_t)e.attempt.attempt, "worker", (json_int_t)id);
     step(d, &e);
   }
   /* Handling one event may expel the worker that told the rest: look it up again each time. */
@@ -463,6 +466,18 @@ void br_driver_cancel(br_driver *d, uint64_t query, const br_error *why) {
   request *r = new_request(d, query);
   r->error = *why;
   br_loop_post(d->loop, handle_cancel, r);
+}
+
+void br_driver_no_more_workers(br_driver *d, const br_error *why) {
+  if (br_cluster_size(d->cluster) > 0) return;
+  size_t n = 0;
+  uint64_t id, *ids = br_calloc(br_map_count(d->queries) + 1, sizeof *ids); /* a step changes the map */
+  for (size_t it = 0; br_map_next(d->queries, &it, &id, NULL);) ids[n++] = id;
+  for (size_t i = 0; i < n; i++) {
+    br_event e = {.kind = BR_EV_CANCEL_QUERY, .query = ids[i], .error = why};
+    step(d, &e);
+  }
+  free(ids);
 }
 
 static void handle_read(void *arg) {

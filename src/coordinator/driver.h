@@ -29,6 +29,8 @@ void br_driver_cancel(br_driver *d, uint64_t query, const br_error *why);
 /* Any thread: the caller has read this attempt's result output, or could not (BR_FETCH with its worker or output set). */
 void br_driver_result_read(br_driver *d, const br_attempt_id *attempt);
 void br_driver_fetch_failed(br_driver *d, uint64_t query, const br_error *err);
+/* Loop thread: nobody will start more workers. If there are none, the queries fail with this. */
+void br_driver_no_more_workers(br_driver *d, const br_error *why);
 /* Any thread: nothing more of this query is wanted (its outputs may go). */
 void br_driver_forget(br_driver *d, uint64_t query);
 /* Any thread; blocks until `workers` have joined. BR_TIMEOUT after timeout_ms, naming how many came. */

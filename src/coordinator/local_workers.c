@@ -4,9 +4,11 @@
  * The secret goes by the environment, not by the command line. One thread at a time. */
 #include "coordinator/local_workers.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
@@ -14,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -154,6 +157,21 @@ br_status br_local_workers_start(br_local_workers *w, br_error *err) {
   return BR_OK;
 }
 
+/* A worker that was killed could not remove its directory (brant-<16 hex digits>-w<pid>); its executors ended with it. */
+static void remove_home(const br_local_workers *w, pid_t pid) {
+  char *pattern = br_asprintf("brant-*-w%d", (int)pid);
+  DIR *d = opendir(w->temp_dir);
+  for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
+    if (fnmatch(pattern, e->d_name, 0) != 0) continue;
+    char *path = br_asprintf("%s/%s", w->temp_dir, e->d_name);
+    struct stat st;
+    if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid()) br_remove_tree(path);
+    free(path);
+  }
+  if (d != NULL) closedir(d);
+  free(pattern);
+}
+
 static void describe_end(br_local_workers *w, pid_t pid, int st) {
   if (WIFSIGNALED(st))
     br_fail(&w->why, BR_LOST, BR_BLAME_WORKER, "a local worker (pid %d) was ended by signal %d (%s)", (int)pid,
@@ -175,6 +193,7 @@ uint32_t br_local_workers_alive(br_local_workers *w) {
       continue;
     }
     describe_end(w, w->pids[i], st);
+    remove_home(w, w->pids[i]);
     w->pids[i] = 0;
     w->condemned_ms[i] = 0;
   }
@@ -201,6 +220,7 @@ void br_local_workers_free(br_local_workers *w, uint64_t grace_ms) {
     if (w->pids[i] != 0) {
       kill(w->pids[i], SIGKILL); /* children of ours, not yet waited for: the pid is still theirs */
       waitpid(w->pids[i], NULL, 0);
+      remove_home(w, w->pids[i]);
     }
   free(w->pids);
   free(w->condemned_ms);

@@ -58,9 +58,9 @@ static void stop_looking(brant_session *s) {
   s->restart_timer = NULL;
 }
 
-/* With s->lock. True: there is nothing more to look for. */
-static bool restart_dead(brant_session *s) {
-  br_error err, why;
+/* With s->lock. True: there is nothing more to look for; *fatal is set when no new one can be started. */
+static bool restart_dead(brant_session *s, br_error *fatal) {
+  br_error why;
   if (s->closed || s->workers == NULL) return true;
   if (br_local_workers_alive(s->workers) == s->options.workers) return false; /* not reaped yet, or not ours */
   br_local_workers_why(s->workers, &why);
@@ -70,20 +70,27 @@ static bool restart_dead(brant_session *s) {
     s->restarts = 0;
   }
   if (++s->restarts > RESTARTS_MOST) {
-    br_log(BR_LOG_ERROR, "%s; no new one is started: %u died within %u s", why.message, RESTARTS_MOST,
-           RESTART_WINDOW_MS / 1000);
+    br_fail(fatal, BR_LOST, BR_BLAME_WORKER, "%s; no new one is started, since %u died within %u s", why.message,
+            RESTARTS_MOST, RESTART_WINDOW_MS / 1000);
     return true;
   }
   br_log(BR_LOG_WARN, "%s; a new one is started", why.message);
-  if (br_local_workers_start(s->workers, &err) != BR_OK) br_log(BR_LOG_ERROR, "%s", err.message);
+  br_status status = br_local_workers_start(s->workers, fatal);
+  (void)status; /* *fatal says it */
   return true;
 }
 
 static void look_for_dead(void *arg) {
   brant_session *s = arg;
+  br_error fatal;
+  br_error_clear(&fatal);
   pthread_mutex_lock(&s->lock);
-  bool over = restart_dead(s);
+  bool over = restart_dead(s, &fatal);
   pthread_mutex_unlock(&s->lock);
+  if (fatal.code != BR_OK) {
+    br_log(BR_LOG_ERROR, "%s", fatal.message);
+    br_driver_no_more_workers(s->driver, &fatal);
+  }
   if (over || --s->restart_looks == 0) stop_looking(s);
 }
 

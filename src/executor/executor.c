@@ -132,8 +132,18 @@ void br_executor_task_ended(void *task) {
   free(t);
 }
 
+/* An event without content, so that the worker can tell a stopped process from one that has nothing to say. */
+static void send_alive(br_executor *x) {
+  uint64_t now = br_now_ms();
+  if (!x->ready || now - x->alive_ms < BR_EXECUTOR_ALIVE_MS) return;
+  x->alive_ms = now;
+  Brant__Pb__ExecutorEvent e = BRANT__PB__EXECUTOR_EVENT__INIT;
+  br_executor_send(x, &e, NULL, 0);
+}
+
 static void on_tick(void *arg) {
   br_executor *x = arg;
+  send_alive(x);
   for (size_t i = 0; i < BR_EXECUTOR_MAX_TASKS; i++)
     if (x->tasks[i]) br_etask_progress(x->tasks[i]);
   if (!atomic_load(&x->broken)) return;

@@ -17,6 +17,7 @@
 #define BR_EXECUTOR_MAX_TASKS 64u         /* at once; the worker keeps to its slots */
 #define BR_EXECUTOR_MAX_IDLE_SESSIONS 32u /* kept for the next task of the same query */
 #define BR_EXECUTOR_PROGRESS_MS 200u
+#define BR_EXECUTOR_ALIVE_MS 1000u
 #define BR_EXECUTOR_RESERVE_WAIT_MS 10000u /* for the worker's answer; then the output goes to disk */
 #define BR_EXECUTOR_SQL_IN_ERROR_BYTES 600u
 #define BR_EXECUTOR_MAX_BOUNDS_BYTES (64u << 20) /* all sort keys of a bounds input */
@@ -114,7 +115,7 @@ struct br_executor {
   br_etask *tasks[BR_EXECUTOR_MAX_TASKS];           /* main thread */
   bool ready, leaving;
   atomic_bool broken; /* DuckDB's instance must not be used again */
-  uint64_t broken_since_ms;
+  uint64_t broken_since_ms, alive_ms;
   br_error failure;     /* why the process ends, code 0: as asked */
   pthread_mutex_t lock; /* reservations */
   pthread_cond_t answered;

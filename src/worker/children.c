@@ -238,6 +238,7 @@ static void on_ready(br_child *c, const Brant__Pb__ExecutorReady *r) {
 static void on_message(void *arg, const void *data, size_t bytes, int *fds, int n_fds) {
   br_child *c = arg;
   br_error err = {0};
+  c->heard_ms = br_now_ms();
   ProtobufCMessage *m = br_pb_unpack(&brant__pb__executor_event__descriptor, data, bytes, &err);
   Brant__Pb__ExecutorEvent *e = (Brant__Pb__ExecutorEvent *)m;
   if (!m || (!c->ready && e->what_case != BRANT__PB__EXECUTOR_EVENT__WHAT_READY)) {
@@ -327,6 +328,9 @@ void br_children_setup(br_node *n) {
 
 void br_children_tick(br_node *n) {
   uint64_t now = br_now_ms();
+  bool slept = n->ticked_ms && now - n->ticked_ms > BR_NODE_EXECUTOR_SILENT_MS / 2; /* we were stopped, not they */
+  n->ticked_ms = now;
+  for (uint32_t i = 0; i < n->o->executors && slept; i++) n->children[i].heard_ms = now;
   for (uint32_t i = 0; i < n->o->executors && !n->stopping; i++) {
     br_child *c = &n->children[i];
     br_error err = {0};
@@ -337,6 +341,9 @@ void br_children_tick(br_node *n) {
         c->since_ms = now + BR_NODE_CRASH_BACKOFF_MS;
       }
     } else if (c->closed && !c->reaped && now - c->closed_ms > BR_NODE_REAP_WAIT_MS) {
+      br_child_kill(c);
+    } else if (c->ready && !c->killed && now - c->heard_ms > BR_NODE_EXECUTOR_SILENT_MS) {
+      br_log(BR_LOG_WARN, "executor %d has said nothing for %u ms: it is replaced", c->pid, BR_NODE_EXECUTOR_SILENT_MS);
       br_child_kill(c);
     } else if (!c->closed && !c->ready && n->worker && now - c->since_ms > BR_NODE_EXECUTOR_START_MS) {
       br_log(BR_LOG_ERROR, "executor %d did not get ready within %u ms", c->pid, BR_NODE_EXECUTOR_START_MS);

@@ -35,12 +35,14 @@ static ssize_t read_small(const char *path, char *out, size_t n) {
   return got;
 }
 
-/* Field 22 of /proc/<pid>/stat, counted after the name, which may hold anything. 0: no such process. */
+/* Field 22 of /proc/<pid>/stat, counted after the name, which may hold anything. 0: no such process, or one that has ended and
+ * is waited for by nobody. */
 static uint64_t start_time(long pid) {
   char path[64], text[1024];
   snprintf(path, sizeof path, "/proc/%ld/stat", pid);
   if (read_small(path, text, sizeof text) <= 0) return 0;
   char *p = strrchr(text, ')');
+  if (p && p[1] && (p[2] == 'Z' || p[2] == 'X')) return 0;
   for (int field = 2; p && field < 22; field++) p = strchr(p + 1, ' ');
   return p ? strtoull(p + 1, NULL, 10) : 0;
 }

@@ -26,8 +26,9 @@
 #define BR_NODE_QUEUE_WAIT_MS 30000u   /* for an executor that starts; then the task fails */
 #define BR_NODE_CANCEL_KILL_MS 3000u   /* a task that ignores its cancel takes its executor along */
 #define BR_NODE_TICK_MS 200u
-#define BR_NODE_EXECUTOR_START_MS 30000u /* from the start to "ready" */
-#define BR_NODE_CRASH_WINDOW_MS 10000u   /* 3 deaths of one executor in this time: */
+#define BR_NODE_EXECUTOR_START_MS 30000u  /* from the start to "ready" */
+#define BR_NODE_EXECUTOR_SILENT_MS 10000u /* a ready one says something every second */
+#define BR_NODE_CRASH_WINDOW_MS 10000u    /* 3 deaths of one executor in this time: */
 #define BR_NODE_CRASH_COUNT 3u
 #define BR_NODE_CRASH_BACKOFF_MS 1000u /*  the next start waits */
 #define BR_NODE_REAP_WAIT_MS 500u      /* between the end of an executor's channel and of its process; then SIGKILL */
@@ -133,6 +134,7 @@ struct br_child {
   br_channel *channel;
   bool ready, closed, reaped, killed;
   int status;        /* of waitpid */
+  uint64_t heard_ms; /* any message */
   uint64_t since_ms; /* started, or: start again at (pid 0) */
   uint64_t closed_ms;
   uint64_t deaths_ms[BR_NODE_CRASH_COUNT];
@@ -219,7 +221,7 @@ struct br_node {
   int n_signals, parent_pid;
   bool parent_polled;
   bool stopping, leaving, sampling, sample_again_report;
-  uint64_t stop_ms;
+  uint64_t stop_ms, ticked_ms;
   uint64_t pss_bytes, pss_peak_bytes, served_bytes;
   int exit_code;
 };

@@ -240,3 +240,46 @@ def assert_error(c, *parts, code=1):
     for part in parts:
         assert part in text, f"{part!r} is not in: {text}"
     c.box.assert_clean()
+
+
+class Live:
+    """A brantlib session in this process with its events and its processes."""
+
+    def __init__(self, box, **options):
+        import brantlib
+        self.box, self._queue, self.all = box, queue.Queue(), []
+        os.environ["BRANT_TEST_MARK"] = box.mark
+        try:
+            self.session = brantlib.Session(temp_dir=box.temp, **options)
+            self.session.subscribe(self._take)
+        except BaseException:
+            del os.environ["BRANT_TEST_MARK"]
+            raise
+
+    def _take(self, e):
+        self.all.append(e)
+        self._queue.put(e)
+
+    wait, of, types = Events.wait, Events.of, Events.types
+
+    def worker_pid(self, worker):
+        return next(e["pid"] for e in self.all if e["type"] == "worker_joined" and e["worker"] == worker)
+
+    def executor_pid(self, worker):
+        return wait_for(lambda: children(self.worker_pid(worker), "brant-executor"), 10, "an executor")[0]
+
+    def run(self, sql):
+        """(rows as tuples, stats)"""
+        import compare
+        table, stats = self.session.run(sql)
+        return compare.rows_of(table), stats
+
+    def close(self):
+        self.session.close()
+        os.environ.pop("BRANT_TEST_MARK", None)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
