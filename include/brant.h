@@ -105,17 +105,17 @@ typedef struct brant_options {
   size_t size;      /* sizeof(brant_options): later versions add fields at the end */
   uint32_t workers; /* local worker processes; 0: 1 */
   uint32_t threads; /* per worker; 0: cores / workers, at least 1 */
-  uint64_t
-      memory_bytes; /* per worker, at least BRANT_MEMORY_LEAST_BYTES; 0: 70 % of what the machine or cgroup has, divided by workers */
+  /* per worker, at least BRANT_MEMORY_LEAST_BYTES; 0: 70 % of what the machine or cgroup has, divided by workers */
+  uint64_t memory_bytes;
   const char *temp_dir;    /* spilling and shuffle files; NULL: $TMPDIR or /tmp */
   int mode;                /* enum brant_mode */
   int distribute;          /* enum brant_distribute */
   const char *listen_host; /* where workers join; NULL: 127.0.0.1 */
   int listen_port;         /* 0: any */
   uint32_t wait_workers;   /* a query waits for this many workers; 0: `workers` + `external_workers` */
-  uint32_t
-      external_workers; /* others start these: brant worker --join listen_host:listen_port; `workers` 0 then means none */
-  const char *secret;   /* of the cluster; NULL: $BRANT_SECRET for external workers, else a random one */
+  /* others start these: brant worker --join listen_host:listen_port; `workers` 0 then means none */
+  uint32_t external_workers;
+  const char *secret; /* of the cluster; NULL: $BRANT_SECRET for external workers, else a random one */
 } brant_options;
 #define BRANT_OPTIONS_INIT \
   { sizeof(brant_options), 0, 0, 0, NULL, 0, 0, NULL, 0, 0, 0, NULL }

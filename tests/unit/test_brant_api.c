@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * links: libbrant
+ * The public C API as a program sees it: brant.h and the shared library alone, real workers. One session serves most tests, since
+ * starting workers takes a while; what ends or fills a session has its own. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <brant.h>
+#include <dirent.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static brant_error err; /* of the last call that failed */
+#define OK(call)                                                          \
+  do {                                                                    \
+    if ((call) != 0) fail_msg("%s: %d %s", #call, err.code, err.message); \
+  } while (0)
+
+static char scratch[64], data[64]; /* data: four files with the numbers below 100,000 in i */
+static brant_session *shared;
+
+static brant_options options(uint32_t workers) {
+  brant_options o = BRANT_OPTIONS_INIT;
+  o.workers = workers;
+  o.threads = 1;
+  o.memory_bytes = 512u << 20;
+  o.temp_dir = scratch;
+  o.distribute = BRANT_DISTRIBUTE_ALWAYS;
+  return o;
+}
+
+/* Nothing but what was there before: workers remove their folders when they end. */
+static int files_left(void) {
+  int n = 0;
+  DIR *d = opendir(scratch);
+  for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) n += e->d_name[0] != '.';
+  if (d != NULL) closedir(d);
+  return n;
+}
+
+static int close_shared(void **state) {
+  (void)state;
+  char path[128];
+  brant_close(shared);
+  for (int i = 0; i < 4; i++) {
+    snprintf(path, sizeof path, "%s/%d.parquet", data, i);
+    unlink(path);
+  }
+  int left = files_left();
+  return rmdir(scratch) != 0 || rmdir(data) != 0 || left;
+}
+
+/* ---- reading */
+
+static int64_t int_at(const struct ArrowArray *column, int64_t row) {
+  return ((const int64_t *)column->buffers[1])[column->offset + row];
+}
+
+/* Sums the one BIGINT column; the number of rows in *rows. Returns what get_next returned at last; *text: its error. */
+static int drain(struct ArrowArrayStream *st, int64_t *sum, int64_t *rows, char text[2048]) {
+  struct ArrowArray batch;
+  int rc;
+  *sum = *rows = 0;
+  while ((rc = st->get_next(st, &batch)) == 0 && batch.release != NULL) {
+    assert_int_equal(batch.n_children, 1);
+    for (int64_t i = 0; i < batch.length; i++) *sum += int_at(batch.children[0], i);
+    *rows += batch.length;
+    batch.release(&batch);
+  }
+  text[0] = 0;
+  if (rc != 0) snprintf(text, 2048, "%s", st->get_last_error(st));
+  return rc;
+}
+
+static void expect_sum(brant_session *s, const char *sql, int64_t want_sum, int64_t want_rows) {
+  brant_query *q = NULL;
+  struct ArrowArrayStream st;
+  char text[2048];
+  int64_t sum, rows;
+  OK(brant_submit(s, sql, &q, &err));
+  OK(brant_query_stream(q, &st, &err));
+  if (drain(&st, &sum, &rows, text) != 0) fail_msg("%s: %s", sql, text);
+  assert_int_equal(sum, want_sum);
+  assert_int_equal(rows, want_rows);
+  st.release(&st);
+  brant_query_free(q);
+}
+
+static void run(brant_session *s, const char *sql) {
+  brant_query *q = NULL;
+  OK(brant_submit(s, sql, &q, &err));
+  brant_query_free(q);
+}
+
+/* ---- the session of most tests */
+
+static int open_shared(void **state) {
+  (void)state;
+  char sql[512];
+  strcpy(scratch, "/tmp/brant-api-test-XXXXXX");
+  strcpy(data, "/tmp/brant-api-data-XXXXXX");
+  if (mkdtemp(scratch) == NULL || mkdtemp(data) == NULL) return 1;
+  brant_options o = options(2);
+  OK(brant_open(&o, &shared, &err));
+  for (int i = 0; i < 4; i++) {
+    snprintf(sql, sizeof sql, "COPY (SELECT range AS i FROM range(%d, %d)) TO '%s/%d.parquet' (FORMAT parquet)",
+             i * 25000, (i + 1) * 25000, data, i);
+    run(shared, sql);
+  }
+  snprintf(sql, sizeof sql, "CREATE VIEW numbers AS SELECT * FROM read_parquet('%s/*.parquet')", data);
+  run(shared, sql);
+  return 0;
+}
+
+/* ---- tests */
+
+static void version(void **state) {
+  (void)state;
+  assert_string_equal(brant_version(), "0.1.0");
+}
+
+static void bad_options(void **state) {
+  (void)state;
+  brant_session *s = NULL;
+  brant_options o = options(1);
+  o.memory_bytes = 1000;
+  assert_int_equal(brant_open(&o, &s, &err), BRANT_INVALID);
+  assert_int_equal(err.code, BRANT_INVALID);
+  assert_int_equal(err.blame, BRANT_BLAME_USER);
+  assert_true(strlen(err.message) > 10);
+  o = options(1);
+  o.temp_dir = "/dev/null/below";
+  assert_int_not_equal(brant_open(&o, &s, &err), 0);
+  assert_non_null(strstr(err.message, "/dev/null"));
+}
+
+static void defaults(void **state) {
+  (void)state;
+  brant_session *s = NULL;
+  OK(brant_open(NULL, &s, &err));
+  expect_sum(s, "SELECT 40::BIGINT + 2 AS answer", 42, 1); /* small: in this process, no worker is started */
+  brant_close(s);
+  brant_close(NULL);
+}
+
+static void result_and_schema(void **state) {
+  (void)state;
+  brant_query *q = NULL;
+  struct ArrowArrayStream st;
+  struct ArrowSchema schema;
+  struct ArrowArray batch;
+  OK(brant_submit(shared, "SELECT i AS num, 'row ' || i AS \"a name\" FROM range(5) t(i) ORDER BY i DESC", &q, &err));
+  OK(brant_query_stream(q, &st, &err));
+  brant_query_free(q); /* the stream holds it */
+  assert_int_equal(st.get_schema(&st, &schema), 0);
+  assert_string_equal(schema.format, "+s");
+  assert_int_equal(schema.n_children, 2);
+  assert_string_equal(schema.children[0]->name, "num");
+  assert_string_equal(schema.children[0]->format, "l");
+  assert_string_equal(schema.children[1]->name, "a name");
+  assert_string_equal(schema.children[1]->format, "u");
+  schema.release(&schema);
+  int64_t rows = 0;
+  int rc;
+  while ((rc = st.get_next(&st, &batch)) == 0 && batch.release != NULL) {
+    const struct ArrowArray *names = batch.children[1];
+    const int32_t *at = (const int32_t *)names->buffers[1] + names->offset;
+    for (int64_t i = 0; i < batch.length; i++, rows++) {
+      char want[32];
+      snprintf(want, sizeof want, "row %d", (int)(4 - rows));
+      assert_int_equal(int_at(batch.children[0], i), 4 - rows);
+      assert_int_equal(at[i + 1] - at[i], strlen(want));
+      assert_memory_equal((const char *)names->buffers[2] + at[i], want, strlen(want));
+    }
+    batch.release(&batch);
+  }
+  assert_int_equal(rc, 0);
+  assert_int_equal(rows, 5);
+  st.release(&st);
+}
+
+static void distributed_over_stages(void **state) {
+  (void)state;
+  expect_sum(shared, "SELECT i FROM numbers", 4999950000, 100000);
+  brant_query *q = NULL;
+  struct ArrowArrayStream st;
+  char text[2048];
+  int64_t sum, rows;
+  OK(brant_submit(shared, "SELECT count(*) FROM numbers GROUP BY i % 10", &q, &err));
+  OK(brant_query_stream(q, &st, &err));
+  assert_int_equal(drain(&st, &sum, &rows, text), 0);
+  brant_stats stats = {.size = sizeof stats};
+  brant_query_stats(q, &stats);
+  assert_int_equal(stats.distributed, 1);
+  assert_true(stats.stages >= 2 && stats.tasks > stats.stages);
+  assert_int_equal(stats.stages_done, stats.stages);
+  assert_int_equal(stats.tasks_done, stats.tasks);
+  assert_int_equal(stats.tasks_running, 0);
+  assert_int_equal(stats.rows_read, 100000);
+  assert_int_equal(stats.rows_out, 10);
+  assert_int_equal(rows, 10);
+  assert_int_equal(sum, 100000);
+  assert_true(stats.bytes_shuffled > 0);
+  assert_true(stats.seconds > 0);
+  assert_true(stats.coordinator_memory_bytes > 1u << 20);
+  st.release(&st);
+  brant_query_free(q);
+}
+
+/* A struct of an earlier version is filled as far as it goes. */
+static void short_stats(void **state) {
+  (void)state;
+  brant_query *q = NULL;
+  brant_stats stats;
+  memset(&stats, 0x5a, sizeof stats);
+  stats.size = offsetof(brant_stats, rows_read);
+  OK(brant_submit(shared, "SELECT 1::BIGINT", &q, &err));
+  brant_query_stats(q, &stats);
+  assert_int_equal(stats.size, offsetof(brant_stats, rows_read));
+  assert_int_equal(stats.rows_read, 0x5a5a5a5a5a5a5a5a);
+  brant_query_free(q);
+}
+
+static void user_errors(void **state) {
+  (void)state;
+  static const char *const wrong[] = {"SELEC 1", "SELECT nothing FROM numbers", "SELECT * FROM no_such_table"};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    brant_query *q = NULL;
+    assert_int_not_equal(brant_submit(shared, wrong[i], &q, &err), 0);
+    assert_null(q);
+    assert_int_equal(err.code, BRANT_INVALID);
+    assert_int_equal(err.blame, BRANT_BLAME_USER);
+    assert_true(strlen(err.message) > 10);
+  }
+  brant_query *q = NULL;
+  assert_int_not_equal(brant_submit(shared, "SELECT * FROM 'no such file.parquet'", &q, &err), 0);
+  assert_non_null(strstr(err.message, "no such file.parquet"));
+}
+
+/* An error of the data comes while the rows are read: through the stream, and again from the query. */
+static void errors_of_data(void **state) {
+  (void)state;
+  brant_query *q = NULL;
+  struct ArrowArrayStream st;
+  char text[2048];
+  int64_t sum, rows;
+  OK(brant_submit(shared, "SELECT CAST(CASE WHEN i = 77777 THEN 'x' ELSE '1' END || i AS BIGINT) FROM numbers", &q,
+                  &err));
+  OK(brant_query_stream(q, &st, &err));
+  assert_int_not_equal(drain(&st, &sum, &rows, text), 0);
+  assert_non_null(strstr(text, "Could not convert"));
+  assert_int_equal(brant_query_error(q, &err), BRANT_EXECUTION);
+  assert_int_equal(err.blame, BRANT_BLAME_USER);
+  assert_non_null(strstr(err.message, "Could not convert"));
+  st.release(&st);
+  brant_query_free(q);
+  expect_sum(shared, "SELECT 1::BIGINT", 1, 1); /* the session goes on */
+}
+
+static void no_error_yet(void **state) {
+  (void)state;
+  brant_query *q = NULL;
+  OK(brant_submit(shared, "SELECT 1::BIGINT", &q, &err));
+  assert_int_equal(brant_query_error(q, &err), 0);
+  assert_int_equal(err.code, 0);
+  brant_query_free(q); /* nobody took the result */
+}
+
+static void stream_is_taken_once(void **state) {
+  (void)state;
+  brant_query *q = NULL;
+  struct ArrowArrayStream st, again;
+  OK(brant_submit(shared, "SELECT 1::BIGINT", &q, &err));
+  OK(brant_query_stream(q, &st, &err));
+  assert_int_equal(brant_query_stream(q, &again, &err), BRANT_INVALID);
+  assert_non_null(strstr(err.message, "once"));
+  st.release(&st);
+  brant_query_free(q);
+}
+
+/* ---- cancel */
+
+#define ENDLESS "SELECT count(*) FROM range(100000000) a(i), range(100000) b(j) WHERE (i * j) % 7 = 8"
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Cancels once a task runs, which it sees in the numbers of the query. */
+static void *cancel_when_running(void *arg) {
+  brant_stats stats = {.size = sizeof stats};
+  for (double end = now() + 60; stats.tasks_running == 0 && now() < end; usleep(1000)) brant_query_stats(arg, &stats);
+  brant_query_cancel(arg);
+  brant_query_cancel(arg); /* twice is fine */
+  return stats.tasks_running > 0 ? arg : NULL;
+}
+
+static void cancel_from_another_thread(void **state) {
+  (void)state;
+  brant_query *q = NULL;
+  struct ArrowArrayStream st;
+  pthread_t thread;
+  void *ran = NULL;
+  char text[2048];
+  int64_t sum, rows;
+  OK(brant_submit(shared, ENDLESS, &q, &err));
+  OK(brant_query_stream(q, &st, &err));
+  assert_int_equal(pthread_create(&thread, NULL, cancel_when_running, q), 0);
+  assert_int_not_equal(drain(&st, &sum, &rows, text), 0);
+  pthread_join(thread, &ran);
+  assert_non_null(ran);
+  assert_non_null(strstr(text, "cancel"));
+  assert_int_equal(brant_query_error(q, &err), BRANT_CANCELLED);
+  st.release(&st);
+  brant_query_free(q);
+  expect_sum(shared, "SELECT 7::BIGINT", 7, 1);
+}
+
+/* Freeing a query that runs cancels it: the next one isn't held up. */
+static void free_is_cancel(void **state) {
+  (void)state;
+  brant_query *q = NULL;
+  OK(brant_submit(shared, ENDLESS, &q, &err));
+  brant_query_free(q);
+  expect_sum(shared, "SELECT 8::BIGINT", 8, 1);
+}
+
+/* The queries that somebody still holds outlive their session, cancelled. */
+static void close_before_the_stream(void **state) {
+  (void)state;
+  brant_session *s = NULL;
+  brant_query *q = NULL;
+  struct ArrowArrayStream st;
+  char text[2048];
+  int64_t sum, rows;
+  brant_options o = options(1);
+  OK(brant_open(&o, &s, &err));
+  OK(brant_submit(s, ENDLESS, &q, &err));
+  OK(brant_query_stream(q, &st, &err));
+  brant_close(s);
+  assert_int_not_equal(drain(&st, &sum, &rows, text), 0);
+  assert_int_equal(brant_query_error(q, &err), BRANT_CANCELLED);
+  brant_query_free(q);
+  st.release(&st);
+}
+
+/* ---- statements, settings, split, explain */
+
+static void split(void **state) {
+  (void)state;
+  char **texts = NULL;
+  size_t n = 0;
+  OK(brant_split("SELECT ';' AS a; -- no; comment\n SELECT $$;$$ ;; /* ; */ SELECT \";\" FROM t", &texts, &n, &err));
+  assert_int_equal(n, 3);
+  assert_string_equal(texts[0], "SELECT ';' AS a");
+  assert_non_null(strstr(texts[1], "SELECT $$;$$"));
+  assert_non_null(strstr(texts[2], "SELECT \";\" FROM t"));
+  brant_free(texts);
+  OK(brant_split("", &texts, &n, &err));
+  assert_int_equal(n, 0);
+  brant_free(texts);
+  brant_free(NULL);
+}
+
+static void statements(void **state) {
+  (void)state;
+  run(shared, "CREATE VIEW api_numbers AS SELECT i FROM range(10) t(i)");
+  expect_sum(shared, "SELECT i FROM api_numbers WHERE i > 5", 6 + 7 + 8 + 9, 4);
+  run(shared, "CREATE TABLE api_here AS SELECT 5::BIGINT AS x"); /* lives in this process: read here */
+  expect_sum(shared, "SELECT x FROM api_here", 5, 1);
+  run(shared, "DROP VIEW api_numbers");
+  brant_query *q = NULL;
+  assert_int_not_equal(brant_submit(shared, "SELECT * FROM api_numbers", &q, &err), 0);
+}
+
+static void settings(void **state) {
+  (void)state;
+  OK(brant_set(shared, "partitions", "3", &err));
+  OK(brant_set(shared, "broadcast_bytes", "1MiB", &err));
+  OK(brant_set(shared, "TimeZone", "Asia/Tokyo", &err)); /* DuckDB's own; executors must know it too */
+  expect_sum(shared, "SELECT extract(hour FROM to_timestamp(i * 0))::BIGINT FROM numbers WHERE i < 4", 36, 4);
+  assert_int_equal(brant_set(shared, "partitions", "many", &err), BRANT_INVALID);
+  assert_int_equal(brant_set(shared, "partitions", "1000000", &err), BRANT_INVALID);
+  assert_int_equal(brant_set(shared, "shuffle_compression", "rar", &err), BRANT_INVALID);
+  assert_int_not_equal(brant_set(shared, "no_such_setting", "1", &err), 0);
+  assert_non_null(strstr(err.message, "no_such_setting"));
+  assert_int_equal(brant_set(shared, "integer_division", "true", &err), BRANT_UNSUPPORTED);
+  run(shared, "SET TimeZone = 'UTC'");
+  run(shared, "RESET partitions");
+  run(shared, "RESET broadcast_bytes");
+}
+
+static void explain(void **state) {
+  (void)state;
+  static const char sql[] = "SELECT i % 3, count(*) FROM numbers GROUP BY ALL ORDER BY 1";
+  char *text = NULL;
+  OK(brant_explain(shared, sql, 0, 0, &text, &err));
+  assert_non_null(strstr(text, "HASH"));
+  brant_free(text);
+  OK(brant_explain(shared, sql, 0, 1, &text, &err));
+  assert_int_equal(text[0], '{');
+  assert_non_null(strstr(text, "\"stages\""));
+  brant_free(text);
+  OK(brant_explain(shared, sql, 1, 0, &text, &err));
+  assert_non_null(strstr(text, "Measured"));
+  brant_free(text);
+  text = NULL;
+  assert_int_not_equal(brant_explain(shared, "SELECT * FROM no_such_table", 0, 0, &text, &err), 0);
+  assert_null(text);
+}
+
+/* ---- events */
+
+typedef struct counted {
+  _Atomic int all, started, done, tasks, workers;
+} counted;
+
+static void count_event(void *arg, const char *json) {
+  counted *c = arg;
+  c->all++;
+  assert_int_equal(json[0], '{');
+  if (strstr(json, "\"type\":\"query_started\"")) c->started++;
+  if (strstr(json, "\"type\":\"query_done\"")) c->done++;
+  if (strstr(json, "\"type\":\"task_done\"")) c->tasks++;
+  if (strstr(json, "\"type\":\"worker_joined\"")) c->workers++;
+}
+
+static void events(void **state) {
+  (void)state;
+  static counted c; /* until the session is closed */
+  brant_session *s = NULL;
+  brant_options o = options(1);
+  OK(brant_open(&o, &s, &err));
+  OK(brant_subscribe(s, count_event, &c, &err));
+  expect_sum(s, "SELECT count(*) FROM range(1000) t(i) GROUP BY i % 4", 1000, 4);
+  for (double end = now() + 30; c.done == 0 && now() < end;) usleep(1000);
+  assert_int_equal(c.workers, 1);
+  assert_int_equal(c.started, 1);
+  assert_int_equal(c.done, 1);
+  assert_true(c.tasks >= 1);
+  brant_close(s);
+  int all = c.all;
+  assert_true(all > 3); /* and none comes after the close */
+  assert_int_equal(c.all, all);
+}
+
+/* ---- the example of the documentation */
+
+static void example_runs(void **state) {
+  (void)state;
+  char out[256] = "";
+  FILE *p =
+      popen(BRANT_BUILD_DIR "/example-query \"select x from (values ('b'), (null), ('a')) t(x) order by x\"", "r");
+  assert_non_null(p);
+  size_t n = fread(out, 1, sizeof out - 1, p);
+  out[n] = 0;
+  assert_int_equal(pclose(p), 0);
+  assert_string_equal(out, "a\nb\nNULL\n");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(version),
+      cmocka_unit_test(bad_options),
+      cmocka_unit_test(defaults),
+      cmocka_unit_test(result_and_schema),
+      cmocka_unit_test(distributed_over_stages),
+      cmocka_unit_test(short_stats),
+      cmocka_unit_test(user_errors),
+      cmocka_unit_test(errors_of_data),
+      cmocka_unit_test(no_error_yet),
+      cmocka_unit_test(stream_is_taken_once),
+      cmocka_unit_test(cancel_from_another_thread),
+      cmocka_unit_test(free_is_cancel),
+      cmocka_unit_test(close_before_the_stream),
+      cmocka_unit_test(split),
+      cmocka_unit_test(statements),
+      cmocka_unit_test(settings),
+      cmocka_unit_test(explain),
+      cmocka_unit_test(events),
+      cmocka_unit_test(example_runs),
+  };
+  return cmocka_run_group_tests(tests, open_shared, close_shared);
+}
