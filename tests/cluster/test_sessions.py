@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sessions and results that end in unusual orders: cancelled, released, closed early, many one after the other."""
+import os
+import pathlib
+import signal
+import threading
+import time
+
+import brantlib
+import pytest
+from harness import Live, children, marked, wait_for
+
+ROWS = "select * from '{}/lineitem/*.parquet'"
+WORK = "select l_linenumber, sum(length(sha256(l_comment))) from '{}/lineitem/*.parquet' group by all order by all"
+COUNT = "select count(*) from '{}/orders/*.parquet'"
+MEMORY = 256 << 20
+
+
+def refusal(q):
+    with pytest.raises(brantlib.BrantError) as e:
+        q.table()
+    q.free()
+    return e.value
+
+
+@pytest.mark.parametrize("where, query", [("always", WORK), ("never", "select hash(range) from range(1000000000000)")])
+def test_cancel_from_another_thread(box, big, small, where, query):
+    """The stream ends within a second with CANCELLED, and the session goes on."""
+    with Live(box, workers=2, memory=MEMORY, distribute=where) as live:
+        q = live.session.submit(query.format(big))
+        if where == "always":
+            live.wait("task_started")
+        when = []
+
+        def cancel():
+            when.append(time.monotonic())
+            q.cancel()
+            q.cancel()
+
+        t = threading.Timer(0, cancel)
+        t.start()
+        e = refusal(q)
+        took = time.monotonic() - when[0]
+        t.join()
+        assert e.code == "CANCELLED" and took < 1, (e, took)
+        assert live.run(COUNT.format(small))[0] == [(150000,)]
+    box.assert_clean()
+
+
+def test_cancel_is_seen_by_workers(box, big):
+    """After a cancel no task runs, no output stays."""
+    with Live(box, workers=2, memory=MEMORY) as live:
+        q = live.session.submit(WORK.format(big))
+        live.wait("task_done")
+        q.cancel()
+        assert refusal(q).code == "CANCELLED"
+        wait_for(lambda: not list(box.temp.glob("*/shuffle/*")), 5, "shuffle files are gone")
+        for w in children(os.getpid(), "brant-worker"):
+            assert wait_for(lambda: children(w, "brant-executor"), 5, "its executor is there")
+    box.assert_clean()
+
+
+def test_interrupt_while_it_plans(box, big):
+    """brant_interrupt ends a brant_submit that works in this thread's DuckDB."""
+    with Live(box, workers=1, memory=MEMORY, distribute="never") as live:
+        over = threading.Event()
+
+        def interrupt():
+            while not over.wait(0.05):
+                live.session.interrupt()
+
+        t = threading.Thread(target=interrupt)
+        t.start()
+        with pytest.raises(brantlib.BrantError) as e:
+            live.session.submit("create table x as select sum(hash(range)) from range(1000000000000)")
+        over.set()
+        t.join()
+        assert e.value.code == "CANCELLED"
+        assert live.run("select 1 as one")[0] == [(1,)]
+
+
+def test_stream_released_before_its_end(box, big, small):
+    with Live(box, workers=2, memory=MEMORY) as live:
+        q = live.session.submit(ROWS.format(big))
+        reader = q.reader()
+        assert reader.read_next_batch().num_rows > 0
+        q.free()
+        del reader
+        assert live.run(COUNT.format(small))[0] == [(150000,)]
+        wait_for(lambda: not list(box.temp.glob("*/shuffle/*")), 5, "its outputs are gone")
+    box.assert_clean()
+
+
+def test_query_freed_before_its_end(box, big, small):
+    """Without a stream: freeing it cancels it."""
+    with Live(box, workers=2, memory=MEMORY) as live:
+        q = live.session.submit(WORK.format(big))
+        live.wait("task_started")
+        q.free()
+        live.wait("query_failed", seconds=10, code="CANCELLED")
+        assert live.run(COUNT.format(small))[0] == [(150000,)]
+    box.assert_clean()
+
+
+def test_session_closed_with_a_running_query(box, big):
+    with Live(box, workers=2, memory=MEMORY) as live:
+        q = live.session.submit(WORK.format(big))
+        live.wait("task_started")
+        live.close()
+        assert not marked(box.mark)
+        assert refusal(q).code == "CANCELLED"
+    box.assert_clean()
+
+
+def test_session_closed_while_another_thread_reads(box, big):
+    with Live(box, workers=2, memory=MEMORY) as live:
+        q = live.session.submit(WORK.format(big))
+        live.wait("task_started")
+        errors = []
+        t = threading.Thread(target=lambda: errors.append(refusal(q)))
+        t.start()
+        live.close()
+        t.join(10)
+        assert not t.is_alive() and errors[0].code == "CANCELLED"
+    box.assert_clean()
+
+
+def test_session_closed_with_an_open_stream(box, big):
+    """Rows that were handed out stay valid; the next batch is refused."""
+    with Live(box, workers=2, memory=MEMORY) as live:
+        q = live.session.submit(ROWS.format(big))
+        reader = q.reader()
+        batch = reader.read_next_batch()
+        rows = batch.num_rows
+        live.close()
+        with pytest.raises(Exception, match="cancelled|closed"):
+            while True:
+                reader.read_next_batch()
+        del reader
+        q.free()
+        assert batch.num_rows == rows and batch.column(0)[rows - 1].as_py() > 0
+    box.assert_clean()
+
+
+def test_deadline(box, big, small):
+    with Live(box, workers=2, memory=MEMORY, settings={"timeout_ms": 300}) as live:
+        e = refusal(live.session.submit(WORK.format(big)))
+        assert e.code == "TIMEOUT", e
+        live.session.set("timeout_ms", 0)
+        assert live.run(COUNT.format(small))[0] == [(150000,)]
+    box.assert_clean()
+
+
+def test_two_queries_at_once(box, big, small):
+    """Both run on the same workers, each gets its own rows."""
+    with Live(box, workers=2, memory=MEMORY) as live:
+        a = live.session.submit(WORK.format(big))
+        b = live.session.submit(COUNT.format(small))
+        assert b.table().to_pylist() == [{"count_star()": 150000}]
+        assert a.table().num_rows == 7
+        a.free()
+        b.free()
+
+
+def own_state():
+    fds = len(os.listdir("/proc/self/fd"))
+    threads = len(os.listdir("/proc/self/task"))
+    for line in open("/proc/self/status"):
+        if line.startswith("VmRSS:"):
+            return fds, threads, int(line.split()[1]) * 1024
+
+
+def test_many_sessions_leave_nothing_behind(box, small):
+    """Opened, used, closed; in the middle of a query every third time."""
+    def once(i):
+        with brantlib.Session(workers=1, memory=MEMORY, temp_dir=box.temp) as s:
+            q = s.submit(COUNT.format(small))
+            if i % 3:
+                assert q.table().to_pylist() == [{"count_star()": 150000}]
+            q.free()
+
+    os.environ["BRANT_TEST_MARK"] = box.mark
+    try:
+        for i in range(6):
+            once(i)
+        fds, threads, rss = own_state()
+        for i in range(12):
+            once(i)
+        after = own_state()
+    finally:
+        del os.environ["BRANT_TEST_MARK"]
+    assert after[0] == fds and after[1] == threads, (fds, threads, after)
+    assert after[2] - rss < 12 << 20, f"{(after[2] - rss) >> 10} KiB more after 12 sessions"
+    assert not children(os.getpid(), "brant-worker")
+    box.assert_clean()
+
+
+def test_many_queries_in_one_session_leave_nothing_behind(box, small):
+    with Live(box, workers=2, memory=MEMORY) as live:
+        text = f"select o_orderpriority, count(*) from '{small}/orders/*.parquet' group by all order by all"
+        for _ in range(20):
+            live.run(text)
+        fds, threads, rss = own_state()
+        workers = {w: len(os.listdir(f"/proc/{w}/fd")) for w in marked(box.mark)}
+        for _ in range(100):
+            live.run(text)
+        after = own_state()
+        assert after[0] == fds and after[1] == threads, (fds, threads, after)
+        assert after[2] - rss < 12 << 20, f"{(after[2] - rss) >> 10} KiB more after 100 queries"
+        for pid, n in workers.items():
+            now = len(os.listdir(f"/proc/{pid}/fd"))
+            assert now <= n + 2, f"process {pid} has {now} descriptors after {n}"
+        wait_for(lambda: not list(box.temp.glob("*/shuffle/*")), 5, "no files of queries that are over")
+    box.assert_clean()
+
+
+def test_sigchld_ignored_by_the_program(box, small):
+    """A program that ignores its children: workers still start, work and end."""
+    old = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with Live(box, workers=2, memory=MEMORY) as live:
+            assert live.run(COUNT.format(small))[0] == [(150000,)]
+    finally:
+        signal.signal(signal.SIGCHLD, old)
+    box.assert_clean()
+
+
+def test_working_directory_that_changes(box, small):
+    """Workers keep the old one; relative paths mean the caller's."""
+    old = os.getcwd()
+    try:
+        with Live(box, workers=1, memory=MEMORY) as live:
+            assert live.run(COUNT.format(small))[0] == [(150000,)]
+            os.chdir(small)
+            assert live.run("select count(*) from 'orders/*.parquet'")[0] == [(150000,)]
+            os.chdir(pathlib.Path(small) / "orders")
+            assert live.run("select count(*) from '*.parquet'")[0] == [(150000,)]
+    finally:
+        os.chdir(old)
