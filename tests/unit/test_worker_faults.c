@@ -159,13 +159,28 @@ static void coordinator_gone(void **state) {
   coord_close(c);
 }
 
+/* A pipe whose reading end a worker inherits (close it after the start); returns the end whose closing is the parent's. */
+static int parent_pipe(char number[16], int *inherited) {
+  int p[2];
+  assert_int_equal(pipe2(p, O_CLOEXEC), 0);
+  *inherited = fcntl(p[0], F_DUPFD, 20); /* not close-on-exec */
+  close(p[0]);
+  snprintf(number, 16, "%d", *inherited);
+  return p[1];
+}
+
+/* A worker that has a parent belongs to a coordinator that is there already: it doesn't wait for one. */
 static void no_coordinator(void **state) {
   coord *c = *state;
+  char number[16];
+  int inherited, parent = parent_pipe(number, &inherited);
   coord_close_server(c); /* its port is free now */
-  pid_t w = start_worker(c, NULL);
+  pid_t w = start_worker(c, "--parent-fd", number, NULL);
+  close(inherited);
   int status = wait_exit(c, w);
   assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
   assert_int_equal(homes(c), 0);
+  close(parent);
   coord_close(c);
 }
 
@@ -186,17 +201,13 @@ static void asked_to_leave(void **state) {
 
 static void parent_gone(void **state) {
   coord *c = *state;
-  int p[2];
-  assert_int_equal(pipe2(p, O_CLOEXEC), 0);
-  int inherited = fcntl(p[0], F_DUPFD, 20); /* not close-on-exec */
   char number[16];
-  snprintf(number, sizeof number, "%d", inherited);
+  int inherited, parent = parent_pipe(number, &inherited);
   pid_t w = start_worker(c, "--parent-fd", number, NULL);
   close(inherited);
-  close(p[0]);
   wait_members(c, 1);
   simple_task(c, 1, (br_attempt_id){9, 1, 0, 0});
-  close(p[1]);
+  close(parent);
   int status = wait_exit(c, w);
   assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   coord_close(c);
