@@ -31,6 +31,7 @@ import files
 # last steps of what was spread before: reasons that no query needs to list
 EXPECTED = ("final step of an aggregate without GROUP BY", "merge of the tasks' top rows", "rows are counted across tasks",
             "few rows to sort", "bounds of the sort's ranges", "constant rows only")
+OWN = ("partitions", "broadcast_bytes", "small_bytes", "sort_one_task_rows", "split_bytes", "two_step_aggregate", "shuffle_compression")
 PLAIN = re.compile(r"(BOOLEAN|U?(TINY|SMALL|BIG)INT|U?INTEGER|FLOAT|DOUBLE|VARCHAR)$")
 
 
@@ -148,13 +149,16 @@ class Duck:
         """The Result of a Query; kept, since several configurations are compared with it."""
         key = (query.sql, tuple(query.settings.items()))
         if key not in self.known:
-            for k, v in query.settings.items():
+            settings = {k: v for k, v in query.settings.items() if k not in OWN}
+            for k, v in settings.items():
                 self.con.execute(f"SET {k} = '{v}'")
             try:
-                types = [no_enums(r[1]) for r in self.con.execute(f"DESCRIBE {query.sql}").fetchall()]
+                types = None
+                if not query.sql.startswith(("DESCRIBE", "SUMMARIZE", "SHOW")):
+                    types = [no_enums(r[1]) for r in self.con.execute(f"DESCRIBE {query.sql}").fetchall()]
                 table = self.con.execute(query.sql).to_arrow_table()
             finally:
-                for k in query.settings:
+                for k in settings:
                     self.con.execute("SET TimeZone = 'UTC'" if k == "TimeZone" else f"RESET {k}")
             self.known[key] = self.read(table, types)
         return self.known[key]
@@ -242,6 +246,8 @@ def _fill(paths):
                     lines[at] = " | ".join(["-- " + fields_of(json.loads(s.explain(q.sql, False, True)), q)] + rest)
                 except Exception as e:  # noqa: BLE001: shown to the person who fills
                     print(f"{path}:{q.line}: {e}")
+                for k in q.settings:
+                    s.run("SET TimeZone = 'UTC'" if k == "TimeZone" else f"RESET {k}")
             path.write_text("\n".join(lines))
 
 

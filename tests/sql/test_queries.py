@@ -71,12 +71,10 @@ def sessions(duck):
     s.close()
 
 
-def put_back(session, query):
+def put_back(session, query, config):
     for name in query.settings:
-        if name == "TimeZone":
-            session.set(name, "UTC")
-        else:
-            session.run(f"RESET {name}")
+        value = {"TimeZone": "UTC", **CONFIGS[config]}.get(name)
+        session.run(f"RESET {name}") if value is None else session.set(name, value)
 
 
 def run(session, query, config):
@@ -112,7 +110,7 @@ def test_query(sessions, duck, config, query):
             return
         table = run(session, query, config)
     finally:
-        put_back(session, query)
+        put_back(session, query, config)
     diff = queries.difference(duck.read(table), duck.answer(query), query.ordered, query.shape)
     if diff is not None:
         pytest.fail(f"{query.sql}\n{diff}", pytrace=False)
