@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * links: br_plan duckdb
+ * cost: heavy (left out of sanitizer runs)
  *
  * All queries of TPC-H and TPC-DS, cut into stages and run stage by stage, at scale 0.01, against the plain query. The
  * generators are DuckDB's extensions out of the test environment (deps/fetch.sh); without them the tests are skipped.
