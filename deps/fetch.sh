@@ -11,6 +11,8 @@ root=$(dirname "$here")
 out=${BRANT_DEPS_DIR:-$root/build/deps}
 what=${1:-build}
 mkdir -p "$out"
+exec 9>"$out/.lock" && flock 9 # one at a time
+rm -rf "$out"/tmp.*            # of a run that was interrupted
 lock() { awk -F'|' -v n="$1" -v c="$2" '!/^#/ { gsub(/^[ \t]+|[ \t]+$/, "", $1); if ($1 == n) { gsub(/[ \t]/, "", $c); print $c } }' "$here/lock"; }
 say() { printf 'deps: %s\n' "$*"; }
 die() { printf 'deps: error: %s\n' "$*" >&2; exit 1; }
@@ -26,8 +28,8 @@ try() {
   die "failed three times: $*"
 }
 
-apt_build="build-essential cmake ninja-build pkg-config git libnghttp2-dev libuv1-dev libssl-dev libcurl4-openssl-dev libprotobuf-c-dev protobuf-c-compiler libjansson-dev liblz4-dev libzstd-dev libxxhash-dev libedit-dev libcmocka-dev zlib1g-dev"
-apt_test="clang llvm libclang-rt-14-dev clang-format python3-venv nftables iproute2"
+apt_build="build-essential cmake ninja-build pkg-config git libnghttp2-dev libuv1-dev libssl-dev libprotobuf-c-dev protobuf-c-compiler libjansson-dev liblz4-dev libzstd-dev libxxhash-dev libedit-dev libcmocka-dev python3-venv"
+apt_test="clang llvm libclang-rt-14-dev clang-format nftables iproute2"
 
 apt_need() {
   local p missing=""
@@ -48,6 +50,7 @@ fetch_duckdb() {
   ver=$(lock duckdb-lib 4) sum=$(lock duckdb-lib 5)
   if [ "$(cat "$out/duckdb/.version" 2>/dev/null)" = "$ver $sum" ]; then return 0; fi
   command -v npm >/dev/null || apt_need npm
+  PATH=$PATH:/usr/local/go/bin
   command -v go >/dev/null || apt_need golang-go
   say "DuckDB $ver"
   rm -rf "$out/duckdb" && mkdir -p "$out/duckdb"
@@ -56,7 +59,8 @@ fetch_duckdb() {
   echo "$sum  $(ls "$tmp"/*.tgz)" | sha256sum -c --status || die "DuckDB library: the checksum of the npm package differs from deps/lock"
   tar -xzf "$tmp"/*.tgz -C "$tmp"
   cp "$tmp/package/libduckdb.so" "$tmp/package/LICENSE" "$out/duckdb/"
-  ( cd "$tmp" && GOFLAGS=-mod=mod GOMODCACHE="$out/gomod" go mod download -json "$(lock duckdb-header 3)@$(lock duckdb-header 4)" >"$tmp/mod.json" 2>"$out/last.log" ) ||
+  # deps/lock holds the module's checksum, so that no checksum server has to be asked
+  ( cd "$tmp" && GOFLAGS=-mod=mod GOSUMDB=off GOMODCACHE="$out/gomod" go mod download -json "$(lock duckdb-header 3)@$(lock duckdb-header 4)" >"$tmp/mod.json" 2>"$out/last.log" ) ||
     { cat "$out/last.log" >&2; die "go mod download failed for the DuckDB header"; }
   grep -qF "\"Sum\": \"$(lock duckdb-header 5)\"" "$tmp/mod.json" || die "DuckDB header: the checksum of the Go module differs from deps/lock"
   mod=$(sed -n 's/.*"Dir": "\(.*\)".*/\1/p' "$tmp/mod.json")
@@ -71,7 +75,8 @@ fetch_nanoarrow() {
   if [ "$(cat "$out/nanoarrow/.version" 2>/dev/null)" = "$ver $sum" ]; then return 0; fi
   say "nanoarrow $ver"
   rm -rf "$out/nanoarrow" && tmp=$(mktemp -d "$out/tmp.XXXXXX")
-  PYTHONPATH="$here" try python3 -m pip download --quiet --no-deps --no-binary nanoarrow --no-build-isolation -d "$tmp" "nanoarrow==$ver"
+  python3 -m venv "$tmp/venv" # Debian's python3 has no pip of its own
+  PYTHONPATH="$here" try "$tmp/venv/bin/pip" download --quiet --no-deps --no-binary nanoarrow --no-build-isolation -d "$tmp" "nanoarrow==$ver"
   echo "$sum  $(ls "$tmp"/*.tar.gz)" | sha256sum -c --status || die "nanoarrow: the checksum of the sdist differs from deps/lock"
   tar -xzf "$tmp"/*.tar.gz -C "$tmp"
   mv "$tmp/nanoarrow-$ver" "$out/nanoarrow"
