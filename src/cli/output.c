@@ -3,6 +3,8 @@
  * stream as input(0): so every type looks as DuckDB shows it. Arrow goes out as it came. One thread; rows stream through, but
  * for a table, which keeps the rows that it will show. */
 #include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -49,9 +51,39 @@ static void close_input(result_input *r) {
 
 /* ---- csv, json */
 
-static br_status copy_out(br_session *on, result_input *r, const char *options, br_error *err) {
+/* DuckDB writes to a path. /dev/stdout would be opened anew: a file that standard output appends to would be cut to nothing, and
+ * a socket can't be opened. So it writes to a pipe of ours, and a thread carries the bytes over. */
+typedef struct pump {
+  int fds[2];
+  pthread_t thread;
+  br_error err; /* of writing to standard output */
+} pump;
+
+static void *carry(void *arg) {
+  pump *p = arg;
+  char chunk[65536];
+  for (;;) {
+    ssize_t n = read(p->fds[0], chunk, sizeof chunk);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0 || br_write_all(STDOUT_FILENO, chunk, (size_t)n, &p->err) != BR_OK) break;
+  }
+  close(p->fds[0]); /* nobody reads any more: the writer's next write fails */
+  return NULL;
+}
+
+static br_status start_pump(pump *p, br_error *err) {
+  br_error_clear(&p->err);
+  if (pipe2(p->fds, O_CLOEXEC) != 0) return br_fail_errno(err, errno, BR_BLAME_INTERNAL, "cannot make a pipe");
+  int rc = pthread_create(&p->thread, NULL, carry, p);
+  if (rc == 0) return BR_OK;
+  close(p->fds[0]);
+  close(p->fds[1]);
+  return br_fail_errno(err, rc, BR_BLAME_INTERNAL, "cannot start a thread");
+}
+
+static br_status copy_to(br_session *on, result_input *r, int fd, const char *options, br_error *err) {
   br_run_input in = {.number = 0, .schema = r->schema, .ordered = true, .next = next_batch, .arg = r};
-  char *sql = br_asprintf("COPY (SELECT * FROM input(0)) TO '/dev/stdout' (%s)", options);
+  char *sql = br_asprintf("COPY (SELECT * FROM input(0)) TO '/dev/fd/%d' (%s)", fd, options);
   br_local_stream *st = NULL;
   br_batch *count = NULL;
   br_status status = br_session_stream_over(on, sql, &in, 1, &st, err);
@@ -60,6 +92,17 @@ static br_status copy_out(br_session *on, result_input *r, const char *options, 
   br_local_stream_free(st);
   free(sql);
   return status;
+}
+
+static br_status copy_out(br_session *on, result_input *r, const char *options, br_error *err) {
+  pump p;
+  BR_TRY(start_pump(&p, err));
+  br_status status = copy_to(on, r, p.fds[1], options, err);
+  close(p.fds[1]);
+  pthread_join(p.thread, NULL);
+  if (p.err.code == BR_OK) return status;
+  *err = p.err;
+  return (br_status)err->code;
 }
 
 /* ---- arrow */
