@@ -76,6 +76,7 @@ static br_status run_and_drop(brant_session *s, br_query *q, br_error *err) {
 }
 
 static char *as_json(br_query *q, bool analyzed) {
+  br_arena *arena = br_arena_new();
   json_t *j = br_stages_json(q->stages);
   json_t *stages = json_object_get(j, "stages");
   for (size_t i = 0; i < json_array_size(stages); i++) {
@@ -83,19 +84,34 @@ static char *as_json(br_query *q, bool analyzed) {
     size_t id = (size_t)json_integer_value(json_object_get(stage, "id"));
     if (id >= q->n_runs) continue;
     json_object_set_new(stage, "tasks", json_integer(q->runs[id].n_tasks));
+    if (q->runs[id].n_tasks > 0)
+      json_object_set_new(stage, "task_sql", json_string(br_task_sql(q, (uint32_t)id, 0, arena)));
     if (analyzed) json_object_set_new(stage, "measured", measured_json(&q->runs[id]));
   }
   char *text = json_dumps(j, JSON_INDENT(2));
   json_decref(j);
+  br_arena_free(arena);
   char *with_end = br_asprintf("%s\n", text ? text : "{}");
   free(text);
   return with_end;
 }
 
+/* The stages with the SQL that their first task runs: splits in the place of tokens, so that a person can run it. */
+static br_stages with_task_sql(const br_query *q, br_arena *arena) {
+  br_stages copy = *q->stages;
+  copy.stages = br_arena_alloc(arena, copy.n_stages * sizeof *copy.stages);
+  for (size_t i = 0; i < copy.n_stages; i++) {
+    copy.stages[i] = q->stages->stages[i];
+    if (q->runs[i].n_tasks > 0) copy.stages[i].sql = br_task_sql(q, (uint32_t)i, 0, arena);
+  }
+  return copy;
+}
+
 static char *as_text(br_query *q, bool analyzed) {
   br_buf b = {0};
   br_arena *arena = br_arena_new();
-  br_stages_print(q->stages, &b);
+  br_stages stages = with_task_sql(q, arena);
+  br_stages_print(&stages, &b);
   if (analyzed) print_measured(q, &b);
   br_arena_free(arena);
   return br_buf_take(&b);
