@@ -115,7 +115,7 @@ typedef struct brant_options {
   uint32_t wait_workers;   /* a query waits for this many workers; 0: `workers` + `external_workers` */
   /* others start these: brant worker --join listen_host:listen_port; `workers` 0 then means none */
   uint32_t external_workers;
-  const char *secret; /* of the cluster; NULL: $BRANT_SECRET for external workers, else a random one */
+  const char *secret; /* of the cluster; NULL: $BRANT_SECRET, else a random one */
 } brant_options;
 #define BRANT_OPTIONS_INIT \
   { sizeof(brant_options), 0, 0, 0, NULL, 0, 0, NULL, 0, 0, 0, NULL }

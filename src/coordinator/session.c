@@ -61,7 +61,7 @@ static void fill_options(brant_session *s, const brant_options *given) {
   s->temp_dir = br_strdup(tmp && *tmp ? tmp : "/tmp");
   o.temp_dir = s->temp_dir;
   o.listen_host = br_strdup(o.listen_host ? o.listen_host : "127.0.0.1");
-  if (o.secret == NULL && o.external_workers > 0) o.secret = getenv(BR_SECRET_ENV);
+  if (o.secret == NULL) o.secret = getenv(BR_SECRET_ENV);
   if (o.secret != NULL && *o.secret)
     s->secret = br_strdup(o.secret);
   else if (o.external_workers == 0)

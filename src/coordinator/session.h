@@ -20,7 +20,7 @@ void br_texts_add(br_texts *t, const char *text);
 void br_texts_remove(br_texts *t, size_t i);
 void br_texts_free(br_texts *t);
 
-#define BR_SECRET_ENV "BRANT_SECRET" /* the cluster's secret, for workers that others start */
+#define BR_SECRET_ENV "BRANT_SECRET" /* the cluster's secret, unless the options give one */
 
 /* docs/settings.md; brant_set writes them. */
 typedef struct br_settings {
@@ -28,9 +28,9 @@ typedef struct br_settings {
   uint64_t broadcast_bytes;
   uint64_t small_bytes; /* auto: inputs below run in this process */
   uint64_t sort_one_task_rows;
-  uint64_t split_bytes; /* target size of a split; 0: by size */
-  uint64_t timeout_ms;  /* 0: none */
-  uint64_t filter_bytes;           /* most bytes of keys that a run-time filter reads a task; 0: no filters */
+  uint64_t split_bytes;  /* target size of a split; 0: by size */
+  uint64_t timeout_ms;   /* 0: none */
+  uint64_t filter_bytes; /* most bytes of keys that a run-time filter reads a task; 0: no filters */
   bool two_step_aggregate;
   char codec[8];
 } br_settings;

@@ -84,6 +84,10 @@ void br_flight_call_resume(br_flight_call *c); /* the source has data again */
 uint64_t br_flight_call_queued_bytes(const br_flight_call *c);
 const char *br_flight_call_peer(const br_flight_call *c);
 
+/* A FlightDescriptor of type PATH; path: its parts with '/' between them. */
+void br_flight_path_encode(br_buf *out, const char *path);
+/* The same backwards: parts joined by '/', NUL-terminated. BR_INVALID: of another type, or longer than cap - 1. */
+BR_MUST_USE br_status br_flight_path_parse(const void *descriptor, size_t n, char *path, size_t cap, br_error *err);
 /* FlightInfo bytes with one endpoint that has one ticket and no location (the same server). */
 void br_flight_info_encode(br_buf *out, const void *schema_head, size_t schema_bytes, const void *descriptor,
                            size_t descriptor_bytes, const void *ticket, size_t ticket_bytes, int64_t rows,

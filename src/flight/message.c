@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#define DESCRIPTOR_PATH 1 /* FlightDescriptor.type */
 #define PB_MAX_FIELD ((1u << 29) - 1)
 
 /* Bytes used, 0: cut short or too long. */
@@ -119,6 +120,39 @@ br_status br_flight_check_token(const char *token, br_error *err) {
   if (n == 0 || n > BR_FLIGHT_TOKEN_BYTES || token[n])
     return br_fail(err, BR_INVALID, BR_BLAME_USER,
                    "a bearer token is 1 to %d printable ASCII characters without spaces", BR_FLIGHT_TOKEN_BYTES);
+  return BR_OK;
+}
+
+void br_flight_path_encode(br_buf *out, const char *path) {
+  br_pbw_uint(out, 1, DESCRIPTOR_PATH);
+  while (*path) {
+    size_t n = strcspn(path, "/");
+    br_pbw_bytes(out, 3, path, n);
+    path += n + (path[n] != 0);
+  }
+}
+
+br_status br_flight_path_parse(const void *descriptor, size_t n, char *path, size_t cap, br_error *err) {
+  size_t at = 0, used = 0;
+  uint64_t type = 0;
+  bool fits = true;
+  pb_field f;
+  int r;
+  while ((r = br_pbw_next(descriptor, n, &at, &f)) > 0) {
+    if (f.number == 1 && f.wire == 0) type = f.value;
+    if (f.number != 3 || f.wire != 2) continue;
+    size_t slash = used > 0;
+    fits = fits && f.bytes + slash < cap - used && !memchr(f.data, 0, f.bytes);
+    if (!fits) continue;
+    if (slash) path[used++] = '/';
+    memcpy(path + used, f.data, f.bytes);
+    used += f.bytes;
+  }
+  path[used] = 0;
+  if (r < 0) return br_fail(err, BR_CORRUPT, BR_BLAME_FETCH, "a Flight descriptor of %zu bytes is malformed", n);
+  if (type != DESCRIPTOR_PATH)
+    return br_fail(err, BR_INVALID, BR_BLAME_USER, "a Flight descriptor must be a path here, this is a command");
+  if (!fits) return br_fail(err, BR_INVALID, BR_BLAME_USER, "a Flight path has more than %zu bytes", cap - 1);
   return BR_OK;
 }
 

@@ -36,6 +36,7 @@
 #define BR_NODE_STOP_MS 4000u          /* all of stopping */
 #define BR_NODE_LEAVE_MS 2000u         /* for the answer to "leaving" */
 #define BR_NODE_MAX_TABLE_MAPS (1u << 22) /* of one stage */
+#define BR_NODE_MAX_LISTED 10000u         /* outputs in one answer to ListFlights */
 #define BR_NODE_REPORT_BYTES (4u << 20)   /* of events in one report; one larger event goes alone */
 #define BR_NODE_REPORT_TRIES 3u
 #define BR_NODE_JOIN_MS 60000u /* from the start to the welcome: a coordinator that isn't there yet is asked again */
@@ -194,6 +195,14 @@ typedef struct br_link {
 
 /* ---- serve.c */
 BR_MUST_USE br_status br_serve_open(br_node *n, br_error *err);
+/* The outputs of ref that are on this worker, referenced: br_serve_set_free. A missing one is lost, not skipped. */
+BR_MUST_USE br_status br_serve_collect(br_node *n, const Brant__Pb__PartitionRef *ref, br_serve_set *out,
+                                       br_error *err);
+void br_serve_set_free(br_serve_set *set);
+
+/* ---- flights.c: handlers of ListFlights and GetFlightInfo (flight/flight.h); arg is the node. */
+br_status br_flights_list(void *arg, void (*emit)(void *ctx, const void *info, size_t n), void *ctx, br_error *err);
+br_status br_flights_info(void *arg, const void *descriptor, size_t n, br_buf *info, br_error *err);
 
 /* ---- gauge.c */
 void br_gauge_sample(br_node *n, bool report); /* in a pool thread; one at a time */

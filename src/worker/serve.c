@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What peers may ask of this worker, over TCP or its Unix socket: DoGet of a ticket (partitions of a stage's outputs that are
- * mine by the version of the table that the ticket names), the list of outputs, the action "status".
+ * mine by the version of the table that the ticket names), the action "status", and what flights.c offers.
  * A ticket that can't be served says whether trying again may help. Loop thread. */
 #include "worker/node.h"
 
@@ -17,7 +17,8 @@ static bool same_secret(const char *a, const char *b) {
 }
 
 static br_status check_ticket(const br_node *n, const Brant__Pb__Ticket *t, br_error *err) {
-  if (!same_secret(t->secret, n->o->secret))
+  /* The server has let nobody in without the secret: a ticket may leave it out, not have another. */
+  if (t->secret[0] && !same_secret(t->secret, n->o->secret))
     return br_fail(err, BR_PERMISSION, BR_BLAME_USER, "the ticket does not have this cluster's secret");
   if (!t->ref) return br_fail(err, BR_INVALID, BR_BLAME_USER, "the ticket names no partitions");
   if (t->worker != n->worker || t->incarnation != n->incarnation) {
@@ -30,7 +31,6 @@ static br_status check_ticket(const br_node *n, const Brant__Pb__Ticket *t, br_e
   return BR_OK;
 }
 
-/* The outputs of ref that are mine, referenced. A missing one is lost, not skipped. */
 static br_status collect(br_node *n, const Brant__Pb__PartitionRef *ref, br_mapfile **files, uint32_t *maps,
                          size_t *count, br_error *err) {
   const br_stage_table *table;
@@ -57,6 +57,26 @@ static br_status collect(br_node *n, const Brant__Pb__PartitionRef *ref, br_mapf
   return BR_OK;
 }
 
+br_status br_serve_collect(br_node *n, const Brant__Pb__PartitionRef *ref, br_serve_set *out, br_error *err) {
+  uint32_t span = ref->map_last > ref->map_first ? ref->map_last - ref->map_first : 0;
+  if (span > BR_NODE_MAX_TABLE_MAPS)
+    return br_fail(err, BR_INVALID, BR_BLAME_USER, "the ticket names too many map outputs");
+  br_mapfile **files = br_calloc(span + 1u, sizeof *files);
+  uint32_t *maps = br_calloc(span + 1u, sizeof *maps);
+  size_t count = 0;
+  br_status status = collect(n, ref, files, maps, &count, err);
+  *out = (br_serve_set){.files = files, .maps = maps, .n = count};
+  if (status != BR_OK) br_serve_set_free(out);
+  return status;
+}
+
+void br_serve_set_free(br_serve_set *set) {
+  for (size_t i = 0; i < set->n; i++) br_mapfile_unref(set->files[i]);
+  free(set->files);
+  free((uint32_t *)set->maps);
+  *set = (br_serve_set){0};
+}
+
 /* ---- a source that counts what it serves */
 
 typedef struct counted {
@@ -79,27 +99,16 @@ static void counted_free(void *arg) {
 
 static br_status serve(br_node *n, br_flight_call *call, const Brant__Pb__Ticket *t, br_flight_source *src,
                        br_error *err) {
-  const Brant__Pb__PartitionRef *ref = t->ref;
-  uint32_t span = ref->map_last > ref->map_first ? ref->map_last - ref->map_first : 0;
-  if (span > BR_NODE_MAX_TABLE_MAPS)
-    return br_fail(err, BR_INVALID, BR_BLAME_USER, "the ticket names too many map outputs");
-  br_mapfile **files = br_calloc(span + 1u, sizeof *files);
-  uint32_t *maps = br_calloc(span + 1u, sizeof *maps);
-  size_t count = 0;
-  br_status status;
-  BR_TRY_GOTO(collect(n, ref, files, maps, &count, err));
-  br_serve_set set = {.files = files, .maps = maps, .n = count};
+  br_serve_set set;
+  BR_TRY(br_serve_collect(n, t->ref, &set, err));
   counted *c = br_calloc(1, sizeof *c);
   c->node = n;
-  status = br_serve_source(n->loop, call, &set, ref->first, ref->last, t->ordered, &c->inner, err);
+  br_status status = br_serve_source(n->loop, call, &set, t->ref->first, t->ref->last, t->ordered, &c->inner, err);
   if (status)
     free(c);
   else
     *src = (br_flight_source){.next = counted_next, .free = counted_free, .arg = c};
-done:
-  for (size_t i = 0; i < count; i++) br_mapfile_unref(files[i]); /* the source took its own */
-  free(files);
-  free(maps);
+  br_serve_set_free(&set); /* the source took its own references */
   return status;
 }
 
@@ -137,53 +146,14 @@ static void call_closed(void *arg, br_flight_call *call) {
   (void)call;
 }
 
-/* FlightDescriptor { type = PATH; path = [text] }, by hand: three fields of at most 64 bytes. */
-static size_t path_descriptor(const char *text, unsigned char out[72]) {
-  size_t n = strlen(text);
-  out[0] = 0x08, out[1] = 1;
-  out[2] = 0x1A, out[3] = (unsigned char)n;
-  memcpy(out + 4, text, n);
-  return n + 4;
-}
-
-static br_status list_flights(void *arg, void (*emit)(void *ctx, const void *info, size_t n), void *ctx,
-                              br_error *err) {
-  (void)err;
-  br_node *n = arg;
-  const char *key;
-  void *v;
-  for (size_t it = 0; br_smap_next(n->outputs, &it, &key, &v);) {
-    const br_attempt_id *id = v;
-    br_mapfile *f = br_store_get(n->store, id->query, id->stage, id->task, id->attempt);
-    if (!f) continue;
-    const void *schema;
-    size_t schema_bytes;
-    br_mapfile_schema(f, &schema, &schema_bytes);
-    const br_chunk *chunks;
-    size_t n_chunks = br_mapfile_find(f, 0, br_mapfile_partitions(f), &chunks);
-    int64_t rows = 0, size = 0;
-    for (size_t i = 0; i < n_chunks; i++) rows += (int64_t)chunks[i].rows, size += (int64_t)chunks[i].body_bytes;
-    char text[64];
-    unsigned char descriptor[72];
-    br_attempt_format(id, text);
-    br_buf info = {0};
-    /* No ticket: only a table of the coordinator makes an output readable. */
-    br_flight_info_encode(&info, schema, schema_bytes, descriptor, path_descriptor(text, descriptor), NULL, 0, rows,
-                          size);
-    emit(ctx, info.data, info.len);
-    br_buf_free(&info);
-    br_mapfile_unref(f);
-  }
-  return BR_OK;
-}
-
 br_status br_serve_open(br_node *n, br_error *err) {
   static const char *const actions[] = {"status", "memory, disk and tasks of this worker, as JSON", NULL};
   br_flight_handlers h = {.arg = n,
                           .do_get = do_get,
                           .do_action = do_action,
                           .call_closed = call_closed,
-                          .list_flights = list_flights,
+                          .list_flights = br_flights_list,
+                          .get_flight_info = br_flights_info,
                           .actions = actions};
   br_flight_server_options o = {.host = n->o->listen,
                                 .port = n->o->port,

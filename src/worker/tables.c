@@ -178,8 +178,10 @@ br_status br_tables_find(const br_tables *t, const Brant__Pb__PartitionRef *ref,
   *out = br_tables_get(t, ref->query, ref->stage, ref->table_version, &newest);
   if (!*out) {
     br_fail(err, BR_FETCH, BR_BLAME_FETCH,
-            "the output table of stage %u, version %u, is not on this worker (the newest here is %u)", ref->stage,
-            ref->table_version, newest);
+            "the output table of stage %u of query %" PRIx64
+            ", version %u, is not on this worker (the newest here is %u)%s",
+            ref->stage, ref->query, ref->table_version, newest,
+            newest ? "" : ": the stage is not done yet, or its rows were read, or its query has ended");
     err->retryable = ref->table_version > newest; /* it may be on its way */
     return err->code;
   }

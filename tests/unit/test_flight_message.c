@@ -201,6 +201,27 @@ static void test_small_messages(void **state) {
   br_buf_free(&info);
 }
 
+static void test_path(void **state) {
+  (void)state;
+  br_error err = {0};
+  br_buf d = {0};
+  char path[16];
+  static const char want[] = "\x08\1\x1a\3q1f\x1a\2s2";
+  br_flight_path_encode(&d, "q1f/s2");
+  assert_int_equal(d.len, sizeof want - 1);
+  assert_memory_equal(d.data, want, d.len);
+  assert_int_equal(br_flight_path_parse(d.data, d.len, path, sizeof path, &err), BR_OK);
+  assert_string_equal(path, "q1f/s2");
+  assert_int_equal(br_flight_path_parse(d.data, d.len, path, 7, &err), BR_OK); /* just fits */
+  assert_int_equal(br_flight_path_parse(d.data, d.len, path, 6, &err), BR_INVALID);
+  assert_int_equal(br_flight_path_parse(d.data, d.len - 1, path, sizeof path, &err), BR_CORRUPT);
+  assert_int_equal(br_flight_path_parse("\x08\1", 2, path, sizeof path, &err), BR_OK);
+  assert_string_equal(path, "");
+  assert_int_equal(br_flight_path_parse("\x08\2\x12\1a", 5, path, sizeof path, &err), BR_INVALID); /* a command */
+  assert_int_equal(br_flight_path_parse("\x08\1\x1a\3a\0b", 7, path, sizeof path, &err), BR_INVALID);
+  br_buf_free(&d);
+}
+
 static void test_base64(void **state) {
   (void)state;
   static const char *const pairs[][2] = {
@@ -313,6 +334,7 @@ int main(void) {
       cmocka_unit_test(test_target_is_filled_in_place),
       cmocka_unit_test(test_too_large_to_send),
       cmocka_unit_test(test_small_messages),
+      cmocka_unit_test(test_path),
       cmocka_unit_test(test_base64),
       cmocka_unit_test(test_percent),
       cmocka_unit_test(test_errors_for_all_codes),
