@@ -341,12 +341,13 @@ static void test_truncated_and_flipped_batches(void **state) {
     good = 0;
     for (size_t n = 0; n < m.body.len; n += 1 + n / 32) try_batch(s, m.head.data, m.head.len, m.body.data, n, &good);
     assert_int_equal(good, 0);
-    for (size_t i = 0; i < m.head.len * 8; i++) {
+    size_t bits = codec == BR_CODEC_NONE ? 1 : 7; /* the same head, but for its codec */
+    for (size_t i = 0; i < m.head.len * 8; i += bits) {
       m.head.data[i / 8] ^= (char)(1 << (i % 8));
       try_batch(s, m.head.data, m.head.len, m.body.data, m.body.len, &good);
       m.head.data[i / 8] ^= (char)(1 << (i % 8));
     }
-    size_t step = m.body.len / 2000 + 1; /* coprime to what the buffers are aligned to */
+    size_t step = m.body.len / 1000 + 1; /* coprime to what the buffers are aligned to */
     for (size_t i = 0; i < m.body.len; i += step | 1) {
       char was = m.body.data[i];
       m.body.data[i] = (char)(was ^ (1 << (i % 8)));
