@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define FETCH_TRIES 7u /* pauses of 20, 40, … 1280 ms: 2.5 s altogether */
+#define FETCH_RETRY_MS 20u
+
 static const Brant__Pb__ResolvedInput *resolved(const Brant__Pb__ExecTask *t, uint32_t number) {
   for (size_t i = 0; i < t->n_inputs; i++)
     if (t->inputs[i]->number == number) return t->inputs[i];
@@ -61,7 +64,9 @@ static br_status open_reader(br_einput *in, const Brant__Pb__ResolvedInput *r, u
                          .n_remote = r->n_remote,
                          .ordered = in->pb->ordered,
                          .buffer_bytes = buffer_bytes,
-                         .secret = t->x->secret[0] ? t->x->secret : NULL};
+                         .secret = t->x->secret[0] ? t->x->secret : NULL,
+                         .retry = FETCH_TRIES, /* a task may be here before its peers have heard of the outputs */
+                         .retry_ms = FETCH_RETRY_MS};
   br_reader *reader = NULL;
   BR_TRY_GOTO(br_flight_backend.reader_open(&o, &reader, err));
   pthread_mutex_lock(
