@@ -303,12 +303,13 @@ const char *br_cluster_local_uri(const br_cluster *c, const br_worker *w) {
 }
 
 void br_cluster_gauges(const br_cluster *c, uint64_t *peak_pss, uint64_t *spilled, uint64_t *served) {
-  *peak_pss = *spilled = *served = 0;
+  *peak_pss = *spilled = 0;
+  if (served != NULL) *served = 0;
   void *v = NULL;
   for (size_t it = 0; br_map_next(c->workers, &it, NULL, &v);) {
     const br_worker *w = v;
     if (w->pss_peak_bytes > *peak_pss) *peak_pss = w->pss_peak_bytes;
     *spilled += w->spilled_bytes;
-    *served += w->served_bytes;
+    if (served != NULL) *served += w->served_bytes;
   }
 }

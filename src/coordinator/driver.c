@@ -139,10 +139,17 @@ static void result_ready(br_driver *d, br_query *q, const br_action *a) {
   pthread_mutex_unlock(&q->lock);
 }
 
+/* Workers count since they started. With the query's lock. */
+static void take_gauges(br_driver *d, br_query *q) {
+  uint64_t spilled = 0;
+  br_cluster_gauges(d->cluster, &q->peak_pss_bytes, &spilled, NULL);
+  if (spilled < q->spilled_before_bytes) q->spilled_before_bytes = spilled; /* a worker is gone */
+  if (spilled - q->spilled_before_bytes > q->spilled_bytes) q->spilled_bytes = spilled - q->spilled_before_bytes;
+}
+
 static void finish(br_driver *d, br_query *q, const br_error *err) {
   pthread_mutex_lock(&q->lock);
-  uint64_t served = 0;
-  br_cluster_gauges(d->cluster, &q->peak_pss_bytes, &q->spilled_bytes, &served);
+  take_gauges(d, q);
   q->end_us = br_now_us();
   q->state = err == NULL ? BR_QUERY_DONE : BR_QUERY_FAILED;
   if (err != NULL) q->error = *err;
@@ -304,8 +311,7 @@ static void count_done(br_driver *d, br_query *q, const br_attempt_id *id, const
     uint32_t parts = r->plan->partitions ? r->plan->partitions : 1;
     for (size_t i = 0; i < s->n_partition_rows && i < parts; i++) r->partition_rows[i] += s->partition_rows[i];
   }
-  uint64_t served = 0;
-  br_cluster_gauges(d->cluster, &q->peak_pss_bytes, &q->spilled_bytes, &served);
+  take_gauges(d, q);
   pthread_cond_broadcast(&q->changed);
   pthread_mutex_unlock(&q->lock);
 }
@@ -440,6 +446,7 @@ static void handle_submit(void *arg) {
   br_query_unref(br_map_put(d->queries, q->id, q)); /* the reference that br_driver_submit took */
   pthread_mutex_lock(&q->lock);
   q->state = BR_QUERY_RUNNING;
+  br_cluster_gauges(d->cluster, &q->peak_pss_bytes, &q->spilled_before_bytes, NULL);
   q->start_us = br_now_us();
   pthread_mutex_unlock(&q->lock);
   br_events_emit(d->events, "query_started", "{s:I, s:I}", "query", (json_int_t)q->id, "stages", (json_int_t)q->n_runs);

@@ -59,7 +59,7 @@ typedef struct br_query {
   br_snapshot **snapshots;
   size_t n_snapshots, cap_snapshots; /* files read, pinned */
   const char *codec;
-  uint64_t filter_bytes;         /* most bytes of keys that a FILTER input may have */
+  uint64_t filter_bytes; /* most bytes of keys that a FILTER input may have */
   uint64_t deadline_ms;
   bool profile;
 
@@ -71,7 +71,8 @@ typedef struct br_query {
   size_t n_results; /* [tasks of the last stage] */
   uint32_t stages_done, table_versions;
   uint64_t start_us, end_us, retries, executors_lost, workers_lost;
-  uint64_t peak_pss_bytes, spilled_bytes;
+  uint64_t peak_pss_bytes;
+  uint64_t spilled_bytes, spilled_before_bytes; /* moved to disk by workers' stores: while it ran, before it */
 } br_query;
 
 br_query *br_query_new(uint64_t id);

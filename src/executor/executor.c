@@ -10,6 +10,9 @@
 #include "base/util.h"
 #include "shuffle/clients.h"
 #include <errno.h>
+#include <inttypes.h>
+#include <malloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -130,6 +133,7 @@ void br_executor_task_ended(void *task) {
   pthread_mutex_destroy(&t->lock);
   protobuf_c_message_free_unpacked(t->message, NULL);
   free(t);
+  malloc_trim(0); /* what this task took is another's now */
 }
 
 /* An event without content, so that the worker can tell a stopped process from one that has nothing to say. */
@@ -155,6 +159,23 @@ static void on_tick(void *arg) {
 
 /* ---- commands */
 
+/* DuckDB's allocator keeps what was freed, by default 128 MiB a thread: more than a small executor has. */
+static br_status limit_allocator(br_executor *x, uint64_t memory_bytes, br_error *err) {
+  uint64_t keep = memory_bytes / BR_EXECUTOR_ALLOCATOR_SHARE;
+  if (keep > BR_EXECUTOR_ALLOCATOR_MOST_BYTES) keep = BR_EXECUTOR_ALLOCATOR_MOST_BYTES;
+  static const char *const names[] = {"allocator_flush_threshold", "allocator_bulk_deallocation_flush_threshold"};
+  br_session *s = NULL;
+  br_status status = BR_OK;
+  BR_TRY(br_session_open(x->engine, &s, err));
+  for (size_t i = 0; i < sizeof names / sizeof *names && status == BR_OK; i++) {
+    char sql[128];
+    snprintf(sql, sizeof sql, "SET GLOBAL %s = '%" PRIu64 "B'", names[i], keep);
+    status = br_session_execute(s, sql, err);
+  }
+  br_session_close(s);
+  return status;
+}
+
 static br_status on_setup(br_executor *x, const Brant__Pb__ExecutorSetup *s, br_error *err) {
   if (x->ready) return br_fail(err, BR_CORRUPT, BR_BLAME_EXECUTOR, "the worker sent a second setup");
   br_log_set_name("executor", s->worker);
@@ -172,6 +193,7 @@ static br_status on_setup(br_executor *x, const Brant__Pb__ExecutorSetup *s, br_
   br_status status;
   BR_TRY_GOTO(br_mkdir_p(spill, err));
   BR_TRY_GOTO(br_engine_open(&o, &x->engine, err));
+  BR_TRY_GOTO(limit_allocator(x, s->duckdb_memory_bytes, err));
   x->sessions = br_sessions_new(x->engine);
   x->ready = true;
   Brant__Pb__ExecutorReady r = BRANT__PB__EXECUTOR_READY__INIT;

@@ -23,6 +23,9 @@
 #define BR_EXECUTOR_MAX_BOUNDS_BYTES (64u << 20) /* all sort keys of a bounds input */
 #define BR_EXECUTOR_BROKEN_EXIT_MS \
   2000u /* the worker replaces a broken executor; without it, the executor goes itself */
+/* What DuckDB's allocator may keep of freed memory: this part of its limit, at most so much. */
+#define BR_EXECUTOR_ALLOCATOR_SHARE 16u
+#define BR_EXECUTOR_ALLOCATOR_MOST_BYTES (128u << 20)
 #define BR_EXECUTOR_MIN_READ_BYTES (1u << 20)
 
 typedef struct br_executor br_executor;

@@ -154,6 +154,11 @@ static void send_failed(br_etask *t, br_error *e) {
   e->has_attempt = true;
   e->attempt = t->id;
   if (broken) atomic_store(&t->x->broken, true);
+  if (e->code == BR_OUT_OF_MEMORY) {
+    char *advice = strstr(e->message, "\nPossible solutions"); /* DuckDB's, for a process of one's own */
+    if (advice) *advice = 0;
+    append(e, "; give the workers more memory (--memory), or each task less to do (--set partitions=N)");
+  }
   if (e->code == BR_NO_SPACE) append(e, ": free some space there, or choose another directory with --temp-dir");
   if (e->blame == BR_BLAME_USER) append_sql(e, t);
   br_executor_send_failed(t->x, &t->id, e);

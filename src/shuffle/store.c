@@ -204,10 +204,13 @@ br_status br_store_add(br_store *s, const br_attempt_id *id, br_map_output *o, b
   br_status status = BR_OK;
   br_mapfile *file = NULL;
   bool kept = false;
+  uint64_t reserved = o->reserved_bytes;
   pthread_mutex_lock(&s->lock);
   BR_TRY_GOTO(check_output(s, id, o, &file, err));
   store_entry *there = find(s, id->query, id->stage, id->task);
   if (there == NULL || there->id.attempt < id->attempt) {
+    br_budget_release(&s->account->memory, reserved); /* what it reserved is what is counted now: not both */
+    reserved = 0;
     put_entry(s, id, file, o->in_memory ? NULL : settle_path(s, id, o->path));
     kept = true;
   }
@@ -216,7 +219,7 @@ done:
     br_mapfile_unref(file);
     if (o->path != NULL) unlink(o->path);
   }
-  if (o->reserved_bytes > 0) br_budget_release(&s->account->memory, o->reserved_bytes);
+  br_budget_release(&s->account->memory, reserved);
   relieve_pressure(s);
   pthread_mutex_unlock(&s->lock);
   br_map_output_free(o);
