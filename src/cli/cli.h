@@ -45,12 +45,15 @@ int cli_run_script(brant_session *s, const cli_options *o, const char *script);
 /* "brant: error: <message>" on standard error. */
 void cli_print_error(const char *message);
 
+typedef struct cli_progress cli_progress;
+
 /* output.c: print one result to standard output in o->format. */
-int cli_print_result(brant_session *s, brant_query *q, const cli_options *o, brant_error *err);
+int cli_print_result(brant_session *s, brant_query *q, const cli_options *o, cli_progress *p, brant_error *err);
 
 /* progress.c: a line on standard error while a query runs; nothing unless o->progress. */
-typedef struct cli_progress cli_progress;
 cli_progress *cli_progress_start(brant_query *q, bool wanted);
+/* Rows come now: the line goes if they go to a terminal too. Any thread. NULL is fine. */
+void cli_progress_hide(cli_progress *p);
 void cli_progress_stop(cli_progress *p);
 
 /* interrupt.c: Ctrl-C (SIGINT, SIGTERM) stops what the session does and cancels the query that is set here. */

@@ -21,6 +21,7 @@
 typedef struct result_input {
   struct ArrowArrayStream stream;
   br_schema *schema;
+  cli_progress *progress;
 } result_input;
 
 static br_status next_batch(void *arg, br_batch **out, br_error *err) {
@@ -57,6 +58,7 @@ typedef struct pump {
   int fds[2];
   pthread_t thread;
   br_error err; /* of writing to standard output */
+  cli_progress *progress;
 } pump;
 
 static void *carry(void *arg) {
@@ -65,6 +67,7 @@ static void *carry(void *arg) {
   for (;;) {
     ssize_t n = read(p->fds[0], chunk, sizeof chunk);
     if (n < 0 && errno == EINTR) continue;
+    if (n > 0) cli_progress_hide(p->progress);
     if (n <= 0 || br_write_all(STDOUT_FILENO, chunk, (size_t)n, &p->err) != BR_OK) break;
   }
   close(p->fds[0]); /* nobody reads any more: the writer's next write fails */
@@ -95,7 +98,7 @@ static br_status copy_to(br_session *on, result_input *r, int fd, const char *op
 }
 
 static br_status copy_out(br_session *on, result_input *r, const char *options, br_error *err) {
-  pump p;
+  pump p = {.progress = r->progress};
   BR_TRY(start_pump(&p, err));
   br_status status = copy_to(on, r, p.fds[1], options, err);
   close(p.fds[1]);
@@ -111,6 +114,7 @@ static br_status write_arrow(result_input *r, br_error *err) {
   br_buf head = {0}, body = {0}, frame = {0};
   br_batch *b = NULL;
   br_status status = BR_OK;
+  cli_progress_hide(r->progress);
   BR_TRY_GOTO(br_ipc_encode_schema(r->schema, &head, err));
   BR_TRY_GOTO(br_ipc_frame(&head, NULL, &frame, err));
   BR_TRY_GOTO(br_write_all(STDOUT_FILENO, frame.data, frame.len, err));
@@ -281,7 +285,10 @@ static br_status write_table(br_session *on, result_input *r, size_t max_rows, b
   br_status status = br_session_stream_over(on, "SELECT CAST(COLUMNS(*) AS VARCHAR) FROM input(0)", &in, 1, &st, err);
   if (status == BR_OK) status = collect(st, &t, max_rows, err);
   br_local_stream_free(st);
-  if (status == BR_OK) print_table(&t, names);
+  if (status == BR_OK) {
+    cli_progress_hide(r->progress);
+    print_table(&t, names);
+  }
   for (size_t i = 0; i < t.rows * n; i++) free(t.cells[i]);
   for (size_t c = 0; c < n; c++) free(names[c]);
   free(t.cells);
@@ -296,12 +303,13 @@ static void prefer_query_error(brant_query *q, br_error *err) {
   if (brant_query_error(q, &be) != 0) br_fail(err, (br_code)be.code, (br_blame)be.blame, "%s", be.message);
 }
 
-int cli_print_result(brant_session *s, brant_query *q, const cli_options *o, brant_error *out) {
+int cli_print_result(brant_session *s, brant_query *q, const cli_options *o, cli_progress *p, brant_error *out) {
   br_error err;
   br_error_clear(&err);
   result_input r;
   br_session *on = NULL;
   br_status status = open_input(q, &r, &err);
+  r.progress = p;
   if (status == BR_OK && br_schema_columns(r.schema) > 0) {
     if (o->format != FORMAT_ARROW) status = br_session_open(s->engine, &on, &err);
     if (status == BR_OK) switch (o->format) {

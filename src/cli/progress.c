@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The progress line: a thread that asks brant_query_stats every REDRAW_MS and redraws one line of standard error. The line
- * appears after FIRST_MS, is cut to the terminal's width, and is wiped at the end. */
+ * appears after FIRST_MS, is cut to the terminal's width, and is wiped at the end, or before the first row comes to the same
+ * terminal. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +50,13 @@ static void draw(cli_progress *p) {
   p->drawn = true;
 }
 
+/* With the lock held. */
+static void wipe(cli_progress *p) {
+  if (p->drawn) fputs("\r\033[K", stderr);
+  fflush(stderr);
+  p->drawn = false;
+}
+
 static void *run(void *arg) {
   cli_progress *p = arg;
   uint64_t next = br_now_ms() + FIRST_MS;
@@ -60,8 +68,8 @@ static void *run(void *arg) {
     draw(p);
     next = br_now_ms() + REDRAW_MS;
   }
+  wipe(p);
   pthread_mutex_unlock(&p->lock);
-  if (p->drawn) fputs("\r\033[K", stderr);
   return NULL;
 }
 
@@ -78,6 +86,14 @@ cli_progress *cli_progress_start(brant_query *q, bool wanted) {
   if (pthread_create(&p->thread, NULL, run, p) == 0) return p;
   free(p);
   return NULL;
+}
+
+void cli_progress_hide(cli_progress *p) {
+  if (p == NULL || isatty(STDOUT_FILENO) == 0) return;
+  pthread_mutex_lock(&p->lock);
+  p->stop = true;
+  wipe(p);
+  pthread_mutex_unlock(&p->lock);
 }
 
 void cli_progress_stop(cli_progress *p) {

@@ -66,6 +66,12 @@ static void loop(brant_session *s, cli_options *o) {
   br_buf text = {0};
   for (;;) {
     char *line = readline(text.len == 0 ? "brant> " : "  ...> ");
+    if (line == NULL && cli_interrupted() == CLI_SIGNAL + SIGINT) { /* Ctrl-C, and nothing runs: a new line */
+      cli_interrupt_reset();
+      br_buf_clear(&text);
+      putchar('\n');
+      continue;
+    }
     if (line == NULL) break;
     if (text.len == 0 && line[0] == '.') {
       add_history(line);

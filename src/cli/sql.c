@@ -39,7 +39,7 @@ static int run_one(brant_session *s, const cli_options *o, const char *sql) {
   if (brant_submit(s, sql, &q, &err) != 0) return cli_failed(err.message);
   cli_interrupt_query(q);
   cli_progress *p = cli_progress_start(q, o->progress);
-  int code = cli_print_result(s, q, o, &err);
+  int code = cli_print_result(s, q, o, p, &err);
   cli_progress_stop(p);
   cli_interrupt_query(NULL);
   if (code != 0) {
