@@ -117,19 +117,33 @@ static void on_signal(uv_signal_t *h, int number) {
     br_node_stop(n, BR_NODE_EXIT_OK, "its parent is gone");
 }
 
+static const int watched[] = {SIGCHLD, SIGTERM, SIGINT, SIGUSR2};
+#define WATCHED (sizeof watched / sizeof *watched)
+
 static br_status watch_signals(br_node *n, br_error *err) {
-  static const int numbers[] = {SIGCHLD, SIGTERM, SIGINT, SIGUSR2};
-  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+  for (size_t i = 0; i < WATCHED; i++) {
     uv_signal_t *h = &n->signals[n->n_signals];
     int r = uv_signal_init(br_loop_uv(n->loop), h);
     if (r == 0) {
       n->n_signals++;
       h->data = n;
-      r = uv_signal_start(h, on_signal, numbers[i]);
+      r = uv_signal_start(h, on_signal, watched[i]);
     }
     if (r < 0) return br_fail(err, BR_INTERNAL, BR_BLAME_WORKER, "cannot watch a signal: %s", uv_strerror(r));
   }
   return BR_OK;
+}
+
+static void ignore_signal(uv_signal_t *h, int number) { (void)h, (void)number; }
+
+/* libuv gives a signal back its default action with the last handle for it. These, on a loop that never runs, are for the rest of
+ * the process: what comes during the cleaning up must not end it (a parent's death is told after its pipe was closed). */
+static void outlast_signals(void) {
+  static uv_loop_t loop;
+  static uv_signal_t handles[WATCHED];
+  if (uv_loop_init(&loop) != 0) return;
+  for (size_t i = 0; i < WATCHED; i++)
+    if (uv_signal_init(&loop, &handles[i]) == 0) uv_signal_start(&handles[i], ignore_signal, watched[i]);
 }
 
 static void on_parent(uv_poll_t *p, int status, int events) {
@@ -160,6 +174,7 @@ static br_status watch_parent(br_node *n, br_error *err) {
 }
 
 static void close_handles(br_node *n) {
+  outlast_signals();
   for (int i = 0; i < n->n_signals; i++) uv_close((uv_handle_t *)&n->signals[i], NULL);
   if (n->parent_polled) uv_close((uv_handle_t *)&n->parent_poll, NULL);
   uv_run(br_loop_uv(n->loop), UV_RUN_NOWAIT); /* the handles live in *n: let libuv forget them */
@@ -213,11 +228,11 @@ static void name_socket(br_node *n) {
 static br_status open_node(br_node *n, br_error *err) {
   BR_TRY(find_executor(n, err));
   BR_TRY(br_loop_new(&n->loop, err));
+  BR_TRY(watch_signals(n, err)); /* before there is anything to clean up */
   br_home_remove_dead(n->o->temp_dir);
   BR_TRY(br_home_create(n->o->temp_dir, &n->home, err));
   name_socket(n);
   BR_TRY(open_store(n, err));
-  BR_TRY(watch_signals(n, err));
   BR_TRY(watch_parent(n, err));
   BR_TRY(br_serve_open(n, err));
   BR_TRY(br_children_start(n, err));

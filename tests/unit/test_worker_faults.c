@@ -213,6 +213,24 @@ static void parent_gone(void **state) {
   coord_close(c);
 }
 
+/* Whatever signals come while it cleans up: a parent that ends sends its own after its pipe was closed. */
+static void signals_while_it_ends(void **state) {
+  coord *c = *state;
+  static const int numbers[] = {SIGTERM, SIGUSR2, SIGINT};
+  pid_t w = start_worker(c, NULL);
+  wait_members(c, 1);
+  simple_task(c, 1, (br_attempt_id){9, 1, 0, 0});
+  siginfo_t ended = {0};
+  uint64_t until = br_now_ms() + WAIT_MS;
+  for (unsigned i = 0; waitid(P_PID, (id_t)w, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == 0; i++) {
+    assert_true(br_now_ms() < until);
+    kill(w, numbers[i % 3]);
+  }
+  int status = wait_exit(c, w);
+  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  coord_close(c);
+}
+
 static int connect_to(const coord *c, uint32_t worker) {
   struct sockaddr_in a = {.sin_family = AF_INET,
                           .sin_port = htons((uint16_t)atoi(strrchr(c->members[worker - 1].uri, ':') + 1))};
@@ -364,6 +382,7 @@ int main(void) {
       TEST(no_coordinator),
       TEST(asked_to_leave),
       TEST(parent_gone),
+      TEST(signals_while_it_ends),
       TEST(garbage_at_the_port),
       TEST(tickets_of_strangers),
       TEST(status_action),
