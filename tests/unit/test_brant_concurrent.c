@@ -23,8 +23,9 @@
 #define SUM ((int64_t)ROWS * (ROWS - 1) / 2)
 #define IN_ORDER "SELECT i FROM range(1000000) t(i) ORDER BY i"
 /* Two exchanges; its sum is SUM whatever way the rows went. */
-#define SHUFFLED \
-  "SELECT sum(s)::BIGINT FROM (SELECT i % 5000 AS k, sum(i) AS s FROM range(1000000) t(i) GROUP BY 1) GROUP BY k % 100"
+#define SHUFFLED                                                                                                     \
+  "SELECT sum(s)::BIGINT FROM (SELECT i % 5000 AS k, sum(i) AS s FROM range(1000000) t(i) GROUP BY 1) GROUP BY k % " \
+  "100"
 #define ENDLESS "SELECT count(*) FROM range(100000000) a(i), range(100000) b(j) WHERE (i * j) % 7 = 8"
 #define CANCELS 50
 #define CANCEL_MOST_S 20.0 /* between a cancel and its end, on a busy machine with sanitizers */
