@@ -65,6 +65,7 @@ int cli_interrupted(void);                /* the exit code of the signal that ca
  * there is no failure to tell of. */
 int cli_failed(const char *message);
 void cli_interrupt_reset(void);
+void cli_interrupt_idle(bool is_idle); /* at the prompt: further signals don't end the program */
 
 int cli_sql(int argc, char **argv);
 int cli_explain(int argc, char **argv);

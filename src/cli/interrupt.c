@@ -23,11 +23,12 @@ static brant_session *session;
 static brant_query *current;
 static atomic_int came;  /* the signal; 0: none */
 static atomic_bool told; /* its message was printed */
+static atomic_bool idle; /* nothing runs: no signal is one too many */
 static bool may_give_up;
 
 static void on_signal(int sig) {
   int saved = errno, none = 0;
-  if (!atomic_compare_exchange_strong(&came, &none, sig)) _exit(CLI_SIGNAL + sig);
+  if (!atomic_compare_exchange_strong(&came, &none, sig) && !idle) _exit(CLI_SIGNAL + sig);
   ssize_t ignored = write(pipe_fds[1], "x", 1);
   (void)ignored;
   errno = saved;
@@ -85,6 +86,7 @@ void cli_interrupt_query(brant_query *q) {
 }
 
 int cli_interrupted(void) { return came != 0 ? CLI_SIGNAL + came : 0; }
+void cli_interrupt_idle(bool is_idle) { idle = is_idle; }
 void cli_interrupt_reset(void) {
   came = 0;
   told = false;

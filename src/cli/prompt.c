@@ -65,7 +65,9 @@ static bool ends_statement(const br_buf *b) {
 static void loop(brant_session *s, cli_options *o) {
   br_buf text = {0};
   for (;;) {
+    cli_interrupt_idle(true);
     char *line = readline(text.len == 0 ? "brant> " : "  ...> ");
+    cli_interrupt_idle(false);
     if (line == NULL && cli_interrupted() == CLI_SIGNAL + SIGINT) { /* Ctrl-C, and nothing runs: a new line */
       cli_interrupt_reset();
       br_buf_clear(&text);
