@@ -250,10 +250,6 @@ br_status br_cluster_new(br_loop *loop, const char *host, int port, const char *
 void br_cluster_free(br_cluster *c) {
   if (c == NULL) return;
   c->closing = true;
-  Brant__Pb__Command cmd = BRANT__PB__COMMAND__INIT;
-  cmd.what_case = BRANT__PB__COMMAND__WHAT_SHUTDOWN;
-  cmd.shutdown = 1;
-  br_cluster_broadcast(c, &cmd);
   if (c->server != NULL) br_flight_server_free(c->server); /* calls on_closed for each member */
   br_map_free(c->workers);
   br_map_free(c->by_call);

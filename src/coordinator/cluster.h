@@ -32,7 +32,7 @@ typedef struct br_cluster_handlers {
 typedef struct br_cluster br_cluster;
 BR_MUST_USE br_status br_cluster_new(br_loop *loop, const char *host, int port, const char *secret, br_events *events,
                                      br_cluster_handlers h, br_cluster **out, br_error *err);
-void br_cluster_free(br_cluster *c); /* tells the workers to shut down, closes */
+void br_cluster_free(br_cluster *c);
 int br_cluster_port(const br_cluster *c);
 size_t br_cluster_size(const br_cluster *c);
 uint32_t br_cluster_slots(const br_cluster *c);

@@ -272,6 +272,7 @@ static void handle_lost(void *arg) {
     br_query *q = v;
     pthread_mutex_lock(&q->lock);
     q->workers_lost++;
+    if (q->worker_gone != NULL) q->worker_gone(q->gone_arg, m->worker);
     pthread_mutex_unlock(&q->lock);
   }
   br_event e = {.kind = BR_EV_WORKER_LOST, .worker = m->worker, .incarnation = m->incarnation};
@@ -612,6 +613,13 @@ br_status br_driver_new(br_loop *loop, const br_driver_options *o, br_events *ev
   }
   *out = d;
   return BR_OK;
+}
+
+void br_driver_dismiss(br_driver *d) {
+  Brant__Pb__Command cmd = BRANT__PB__COMMAND__INIT;
+  cmd.what_case = BRANT__PB__COMMAND__WHAT_SHUTDOWN;
+  cmd.shutdown = 1;
+  br_cluster_broadcast(d->cluster, &cmd);
 }
 
 void br_driver_free(br_driver *d) {

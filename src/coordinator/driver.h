@@ -22,6 +22,9 @@ BR_MUST_USE br_status br_driver_new(br_loop *loop, const br_driver_options *o, b
 void br_driver_free(br_driver *d); /* loop thread; queries that still run fail with BR_CANCELLED */
 int br_driver_port(const br_driver *d);
 
+/* Loop thread: tell the workers to end. They are gone when br_driver_workers says 0. */
+void br_driver_dismiss(br_driver *d);
+
 /* Any thread. The driver takes a reference while the query runs. */
 void br_driver_submit(br_driver *d, br_query *q);
 /* Any thread. why: BR_CANCELLED or BR_TIMEOUT. */

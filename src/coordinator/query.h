@@ -67,6 +67,8 @@ typedef struct br_query {
   pthread_cond_t changed;
   br_query_state state;
   br_error error;
+  void (*worker_gone)(void *arg, uint32_t worker); /* whoever reads results wants to know; NULL: nobody. Under lock */
+  void *gone_arg;
   br_result_part *results;
   size_t n_results; /* [tasks of the last stage] */
   uint32_t stages_done, table_versions;

@@ -26,6 +26,21 @@ struct br_rows {
   bool cancelled;
 };
 
+/* The query's lock is held. */
+static void on_worker_gone(void *arg, uint32_t worker) {
+  br_rows *r = arg;
+  pthread_mutex_lock(&r->lock);
+  if (r->reader != NULL) br_reader_peer_gone(r->reader, worker);
+  pthread_mutex_unlock(&r->lock);
+}
+
+static void listen_to_losses(br_rows *r, bool on) {
+  pthread_mutex_lock(&r->query->lock);
+  r->query->worker_gone = on ? on_worker_gone : NULL;
+  r->query->gone_arg = on ? r : NULL;
+  pthread_mutex_unlock(&r->query->lock);
+}
+
 br_status br_rows_open(brant_session *s, br_query *q, br_rows **out, br_error *err) {
   br_rows *r = br_calloc(1, sizeof *r);
   r->session = s;
@@ -37,6 +52,7 @@ br_status br_rows_open(brant_session *s, br_query *q, br_rows **out, br_error *e
     br_rows_free(r);
     return status;
   }
+  listen_to_losses(r, true);
   *out = r;
   return BR_OK;
 }
@@ -204,6 +220,7 @@ void br_rows_cancel(br_rows *r) {
 
 void br_rows_free(br_rows *r) {
   if (r == NULL) return;
+  listen_to_losses(r, false);
   close_part(r);
   pthread_mutex_lock(&r->query->lock);
   bool over = r->query->state == BR_QUERY_DONE || r->query->state == BR_QUERY_FAILED;

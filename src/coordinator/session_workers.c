@@ -14,7 +14,9 @@
 #include "coordinator/session.h"
 #include "shuffle/clients.h"
 
-#define CLOSE_GRACE_MS 3000    /* for workers to end by themselves */
+#define CLOSE_GRACE_MS 3000 /* for workers to end by themselves */
+#define GOODBYE_MS 500      /* for external workers to take their last command */
+#define GOODBYE_LOOK_MS 5
 #define WAIT_LOCAL_MS 30000    /* for local workers to join */
 #define WAIT_EXTERNAL_MS 60000 /* for those that others start */
 #define WAIT_SLICE_MS 100      /* between looks at whether one has died */
@@ -29,6 +31,8 @@ typedef struct start_msg {
   brant_session *s;
   br_error err;
   br_status status;
+  uint64_t goodbye_ms; /* 0: not said */
+  br_timer *timer;
   bool done;
   pthread_mutex_t lock;
   pthread_cond_t changed;
@@ -104,6 +108,22 @@ static void start_on_loop(void *arg) {
                          .arg = s};
   m->status = br_driver_new(s->loop, &o, s->events, &s->driver, &m->err);
   signal_done(m);
+}
+
+static void stop_on_loop(void *arg);
+
+/* Workers that others started get their goodbye first, and close their connections. */
+static void dismiss(void *arg) {
+  start_msg *m = arg;
+  brant_session *s = m->s;
+  if (s->driver != NULL && br_driver_workers(s->driver) > 0 && m->goodbye_ms == 0) {
+    m->goodbye_ms = br_now_ms();
+    br_driver_dismiss(s->driver);
+    m->timer = br_timer_start(s->loop, GOODBYE_LOOK_MS, GOODBYE_LOOK_MS, dismiss, m);
+  } else if (m->goodbye_ms == 0 || br_driver_workers(s->driver) == 0 || br_now_ms() - m->goodbye_ms > GOODBYE_MS) {
+    br_timer_stop(m->timer);
+    stop_on_loop(m);
+  }
 }
 
 static void stop_on_loop(void *arg) {
@@ -242,7 +262,7 @@ void br_session_unref(brant_session *s) {
   if (atomic_fetch_sub(&s->refs, 1) != 1) return;
   if (s->loop != NULL) {
     start_msg m = {.status = BR_OK};
-    call_on_loop(s, stop_on_loop, &m);
+    call_on_loop(s, dismiss, &m);
     pthread_join(s->net, NULL);
     br_loop_free(s->loop);
   }

@@ -235,6 +235,22 @@ static br_status on_outputs(br_executor *x, const Brant__Pb__LocalOutputs *o, co
   return BR_OK;
 }
 
+/* Numbers of workers are not used again, so the list is also right for readers that are opened later (br_einputs_open asks). */
+static void on_peer_gone(br_executor *x, uint32_t worker) {
+  pthread_mutex_lock(&x->lock);
+  br_map_put(x->gone_peers, worker, x);
+  pthread_mutex_unlock(&x->lock);
+  for (size_t i = 0; i < BR_EXECUTOR_MAX_TASKS; i++)
+    if (x->tasks[i]) br_etask_peer_gone(x->tasks[i], worker);
+}
+
+bool br_executor_peer_gone(br_executor *x, uint32_t worker) {
+  pthread_mutex_lock(&x->lock);
+  bool gone = br_map_get(x->gone_peers, worker) != NULL;
+  pthread_mutex_unlock(&x->lock);
+  return gone;
+}
+
 static void on_drop_query(br_executor *x, uint64_t query) {
   br_outputs_drop(x->outputs, query, NULL);
   if (x->sessions) br_sessions_drop(x->sessions, query);
@@ -257,6 +273,7 @@ static br_status handle(br_executor *x, Brant__Pb__ExecutorCommand *m, const int
     case BRANT__PB__EXECUTOR_COMMAND__WHAT_OUTPUTS: status = on_outputs(x, m->outputs, fds, n_fds, used, err); break;
     case BRANT__PB__EXECUTOR_COMMAND__WHAT_DROP: br_outputs_drop(x->outputs, m->drop->query, &m->drop->stage); break;
     case BRANT__PB__EXECUTOR_COMMAND__WHAT_DROP_QUERY: on_drop_query(x, m->drop_query); break;
+    case BRANT__PB__EXECUTOR_COMMAND__WHAT_PEER_GONE: on_peer_gone(x, m->peer_gone); break;
     case BRANT__PB__EXECUTOR_COMMAND__WHAT_SHUTDOWN: leave(x, NULL); break;
     default: break; /* of a later version */
   }
@@ -294,6 +311,7 @@ int br_executor_main(int fd) {
   pthread_cond_init(&x->answered, &attr);
   pthread_condattr_destroy(&attr);
   x->outputs = br_outputs_new();
+  x->gone_peers = br_map_new();
   BR_TRY_GOTO(br_loop_new(&x->loop, &err));
   BR_TRY_GOTO(br_channel_new(x->loop, fd, (br_channel_handler){on_message, on_closed, x}, &x->channel, &err));
   x->tick = br_timer_start(x->loop, BR_EXECUTOR_PROGRESS_MS, BR_EXECUTOR_PROGRESS_MS, on_tick, x);
@@ -310,6 +328,7 @@ done:
     br_clients_close(x->loop);
     br_loop_free(x->loop);
   }
+  br_map_free(x->gone_peers);
   pthread_cond_destroy(&x->answered);
   pthread_mutex_destroy(&x->lock);
   free(x->temp_dir);

@@ -6,6 +6,7 @@
 #ifndef BRANT_EXECUTOR_EXECUTOR_H
 #define BRANT_EXECUTOR_EXECUTOR_H
 
+#include "base/map.h"
 #include "engine/engine.h"
 #include "net/channel.h"
 #include "proto/proto.h"
@@ -102,7 +103,8 @@ struct br_etask {
 };
 /* Main thread. Takes over message (an ExecutorCommand with run). */
 BR_MUST_USE br_status br_etask_start(br_executor *x, ProtobufCMessage *message, br_error *err);
-void br_etask_cancel(br_etask *t);   /* main thread; may be called again and again */
+void br_etask_cancel(br_etask *t); /* main thread; may be called again and again */
+void br_etask_peer_gone(br_etask *t, uint32_t worker);
 void br_etask_progress(br_etask *t); /* main thread, each BR_EXECUTOR_PROGRESS_MS */
 
 /* ---- executor.c */
@@ -120,16 +122,18 @@ struct br_executor {
   atomic_bool broken; /* DuckDB's instance must not be used again */
   uint64_t broken_since_ms, alive_ms;
   br_error failure;     /* why the process ends, code 0: as asked */
-  pthread_mutex_t lock; /* reservations */
+  pthread_mutex_t lock; /* reservations, gone_peers */
   pthread_cond_t answered;
   struct br_waiter *waiters;
+  br_map *gone_peers; /* numbers of workers that were declared lost */
   uint64_t last_request;
 };
 void br_executor_send(br_executor *x, const Brant__Pb__ExecutorEvent *e, const int *fds, int n_fds); /* any thread */
 void br_executor_send_failed(br_executor *x, const br_attempt_id *id, const br_error *why);          /* any thread */
-bool br_executor_reserve(void *task, uint64_t bytes); /* br_reserver; a task's thread */
-void br_executor_wake_waiters(br_executor *x);        /* a task was cancelled */
-void br_executor_task_ended(void *task);              /* posted by the task's thread as its last act */
+bool br_executor_reserve(void *task, uint64_t bytes);        /* br_reserver; a task's thread */
+bool br_executor_peer_gone(br_executor *x, uint32_t worker); /* any thread */
+void br_executor_wake_waiters(br_executor *x);               /* a task was cancelled */
+void br_executor_task_ended(void *task);                     /* posted by the task's thread as its last act */
 /* Exit status of the process. */
 int br_executor_main(int fd);
 

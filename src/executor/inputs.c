@@ -72,6 +72,8 @@ static br_status open_reader(br_einput *in, const Brant__Pb__ResolvedInput *r, u
   pthread_mutex_lock(
       &t->lock); /* not while it opens: the main thread takes this lock, and a reader may need that thread */
   in->reader = reader;
+  for (size_t i = 0; i < r->n_remote; i++)
+    if (br_executor_peer_gone(t->x, r->remote[i]->worker)) br_reader_peer_gone(reader, r->remote[i]->worker);
   pthread_mutex_unlock(&t->lock);
 done:
   for (size_t i = 0; i < r->n_local; i++)

@@ -250,6 +250,13 @@ void br_etask_cancel(br_etask *t) {
   br_executor_wake_waiters(t->x);
 }
 
+void br_etask_peer_gone(br_etask *t, uint32_t worker) {
+  pthread_mutex_lock(&t->lock);
+  for (size_t i = 0; i < t->n_inputs; i++)
+    if (t->inputs[i].reader) br_reader_peer_gone(t->inputs[i].reader, worker);
+  pthread_mutex_unlock(&t->lock);
+}
+
 void br_etask_progress(br_etask *t) {
   uint64_t deadline_ms = t->pb->task->deadline_ms;
   if (deadline_ms && !atomic_load(&t->cancelled) && br_now_us() - t->start_us > deadline_ms * 1000)

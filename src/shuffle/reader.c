@@ -193,6 +193,16 @@ void br_reader_cancel(br_reader *r) {
   if (first) halt_remote(r);
 }
 
+void br_reader_peer_gone(br_reader *r, uint32_t worker) {
+  bool any = false;
+  for (size_t i = 0; i < r->n_remote; i++) any |= r->remote[i].worker == worker;
+  if (!any) return;
+  gone_peer *g = br_malloc(sizeof *g);
+  *g = (gone_peer){r, worker};
+  atomic_fetch_add(&r->refs, 1);
+  br_loop_post(r->loop, br_remote_peer_gone, g);
+}
+
 void br_reader_free(br_reader *r) {
   if (r == NULL) return;
   br_reader_cancel(r);

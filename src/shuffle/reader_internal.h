@@ -87,5 +87,10 @@ void br_message_free(message *m);
 void br_remote_start(void *reader);
 void br_remote_halt(void *reader);
 void br_remote_credit(void *source); /* the reference is on its reader */
+typedef struct gone_peer {
+  br_reader *r;
+  uint32_t worker;
+} gone_peer;
+void br_remote_peer_gone(void *gone_peer); /* frees it */
 
 #endif

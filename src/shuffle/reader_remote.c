@@ -345,3 +345,14 @@ void br_remote_credit(void *source) {
   if (s->stream != NULL && bytes > 0) br_flight_stream_consume(s->stream, bytes);
   br_reader_unref(r);
 }
+
+void br_remote_peer_gone(void *gone) {
+  gone_peer *g = gone;
+  br_reader *r = g->r;
+  br_error cause;
+  br_fail(&cause, BR_LOST, BR_BLAME_WORKER, "it was declared lost");
+  for (size_t i = 0; i < r->n_remote && !r->halted; i++)
+    if (r->remote[i].worker == g->worker) source_failed(&r->remote[i], &cause, false);
+  free(g);
+  br_reader_unref(r);
+}

@@ -146,7 +146,9 @@ BR_MUST_USE br_status br_reader_open(const br_reader_options *o, br_reader **out
  * Fetch failures are BR_FETCH with blame FETCH and the worker's number (or the output's id for a bad checksum). */
 BR_MUST_USE br_status br_reader_next(br_reader *r, br_batch **out, br_error *err);
 void br_reader_cancel(br_reader *r); /* any thread: next() returns BR_CANCELLED */
-void br_reader_free(br_reader *r);   /* no next() under way */
+/* Any thread: this worker was declared lost. What has not come from it by now is a failed fetch, at once and without a retry. */
+void br_reader_peer_gone(br_reader *r, uint32_t worker);
+void br_reader_free(br_reader *r); /* no next() under way */
 typedef struct br_reader_stats {
   uint64_t rows, bytes, remote_bytes, wait_us;
 } br_reader_stats;

@@ -233,6 +233,15 @@ static void drop(br_node *n, uint64_t query, const uint32_t *stage_or_all) {
   br_children_broadcast(n, &m);
 }
 
+/* Tasks that still wait for it fail now, not when the network notices. */
+static void peer_gone(br_node *n, uint32_t worker) {
+  br_tables_peer_gone(n->tables, worker);
+  Brant__Pb__ExecutorCommand m = BRANT__PB__EXECUTOR_COMMAND__INIT;
+  m.what_case = BRANT__PB__EXECUTOR_COMMAND__WHAT_PEER_GONE;
+  m.peer_gone = worker;
+  br_children_broadcast(n, &m);
+}
+
 /* Takes over the message. */
 static void command(br_node *n, Brant__Pb__Command *c) {
   if (!n->worker && c->what_case != BRANT__PB__COMMAND__WHAT_WELCOME) {
@@ -249,7 +258,7 @@ static void command(br_node *n, Brant__Pb__Command *c) {
     }
     case BRANT__PB__COMMAND__WHAT_TABLE: br_tables_put(n->tables, c->table); break;
     case BRANT__PB__COMMAND__WHAT_PEER: br_tables_peer(n->tables, c->peer, n->host_id); break;
-    case BRANT__PB__COMMAND__WHAT_PEER_GONE: br_tables_peer_gone(n->tables, c->peer_gone); break;
+    case BRANT__PB__COMMAND__WHAT_PEER_GONE: peer_gone(n, c->peer_gone); break;
     case BRANT__PB__COMMAND__WHAT_DROP: drop(n, c->drop->query, &c->drop->stage); break;
     case BRANT__PB__COMMAND__WHAT_DROP_QUERY: drop(n, c->drop_query, NULL); break;
     case BRANT__PB__COMMAND__WHAT_SHUTDOWN: br_node_stop(n, BR_NODE_EXIT_OK, "the coordinator ends"); break;

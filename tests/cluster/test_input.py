@@ -8,7 +8,7 @@ import subprocess
 import duckdb
 import pyarrow.parquet as pq
 import pytest
-from harness import BUILD, assert_error, wait_for
+from harness import assert_error
 
 
 def lines(small):

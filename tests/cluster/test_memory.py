@@ -3,18 +3,15 @@
 import json
 import os
 import pathlib
-import signal
 import subprocess
 import threading
-import time
 
-import brantlib
 import compare
 import duckdb
 import pyarrow.flight as flight
 import pytest
 import tpch
-from harness import Live, alive, assert_error, children, pss_bytes, rows, wait_for
+from harness import Live, assert_error, children, pss_bytes, rows, wait_for
 
 MIB = 1 << 20
 STORE_PERCENT = 25  # of --memory: BR_NODE_STORE_PERCENT
