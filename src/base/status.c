@@ -12,6 +12,30 @@ static const char *base_name(const char *path) {
   return slash ? slash + 1 : path;
 }
 
+/* Length of the valid UTF-8 sequence at s, 0 if there is none (also when the text ends in the middle of one). */
+static size_t sequence(const unsigned char *s) {
+  size_t n = s[0] < 0x80                   ? 1
+             : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
+             : (s[0] & 0xf0) == 0xe0       ? 3
+             : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
+                                           : 0;
+  for (size_t i = 1; i < n; i++)
+    if ((s[i] & 0xc0) != 0x80) return 0;
+  if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
+      (s[0] == 0xf4 && s[1] > 0x8f))
+    return 0;
+  return n;
+}
+
+/* Messages go into JSON and protobuf: a cut character or a byte of a user's data becomes '?'. */
+static void make_utf8(char *text) {
+  for (unsigned char *s = (unsigned char *)text; *s != 0;) {
+    size_t n = sequence(s);
+    if (n == 0) *s = '?';
+    s += n ? n : 1;
+  }
+}
+
 static br_status fail(br_error *err, br_code code, br_blame blame, const char *file, int line, const char *fmt,
                       va_list ap) {
   memset(err, 0, sizeof *err);
@@ -20,6 +44,7 @@ static br_status fail(br_error *err, br_code code, br_blame blame, const char *f
   err->line = line;
   snprintf(err->file, sizeof err->file, "%s", base_name(file));
   vsnprintf(err->message, sizeof err->message, fmt, ap);
+  make_utf8(err->message);
   return (br_status)code;
 }
 
@@ -64,6 +89,7 @@ br_status br_error_context(br_error *err, const char *fmt, ...) {
   va_end(ap);
   if (n >= 0 && (size_t)n < sizeof joined) snprintf(joined + n, sizeof joined - (size_t)n, ": %s", err->message);
   memcpy(err->message, joined, sizeof joined);
+  make_utf8(err->message);
   return (br_status)err->code;
 }
 

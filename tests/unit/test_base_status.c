@@ -164,12 +164,34 @@ static void assertions_end_the_process(void **state) {
   assert_non_null(strstr(text, "assertion failed: 1 + 1 == 3 (test_base_status.c:"));
 }
 
+static void messages_are_utf8(void **state) {
+  (void)state;
+  br_error err;
+  static const char *const cases[][2] = {{"gr\xc3\xbc\xc3\x9f", "gr\xc3\xbc\xc3\x9f"},
+                                         {"\xe2\x82\xac \xf0\x9f\xa6\x86", "\xe2\x82\xac \xf0\x9f\xa6\x86"},
+                                         {"a\xff"
+                                          "b",
+                                          "a?b"},
+                                         {"\xc0\xaf", "??"},
+                                         {"\xed\xa0\x80", "???"},
+                                         {"cut \xe2\x82", "cut ??"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    assert_int_equal(br_fail(&err, BR_IO, BR_BLAME_TASK, "%s", cases[i][0]), BR_IO);
+    assert_string_equal(err.message, cases[i][1]);
+  }
+  char long_text[BR_ERROR_MESSAGE_BYTES + 2];
+  for (size_t i = 0; i < sizeof long_text - 1; i += 2) memcpy(long_text + i, "\xc3\xbc", 2);
+  long_text[sizeof long_text - 1] = 0;
+  (void)br_fail(&err, BR_IO, BR_BLAME_TASK, "%s", long_text); /* 2,047 bytes: the last character is cut */
+  assert_int_equal(err.message[BR_ERROR_MESSAGE_BYTES - 2], '?');
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fail_fills_everything),      cmocka_unit_test(errno_is_mapped),
       cmocka_unit_test(context_goes_before),        cmocka_unit_test(messages_are_cut_at_their_bound),
       cmocka_unit_test(every_code_has_its_name),    cmocka_unit_test(try_passes_failures_on),
-      cmocka_unit_test(assertions_end_the_process),
+      cmocka_unit_test(assertions_end_the_process), cmocka_unit_test(messages_are_utf8),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
