@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sessions of several statements: views, macros, settings, attached files, tables in memory, and what of them tasks get to know.
+
+Each test has views, names and settings of its own, so the tests share sessions (a session with tables in its memory runs in this
+process what it can't plan for executors).
+"""
+import json
+
+import duckdb
+import pytest
+
+import brantlib
+import files
+import queries
+
+
+@pytest.fixture(scope="module")
+def here():
+    return files.make()
+
+
+@pytest.fixture(scope="module")
+def session(here):
+    with brantlib.Session(workers=3, threads=1, distribute="always", settings={"TimeZone": "UTC"}) as s:
+        yield s
+
+
+@pytest.fixture
+def local(here):
+    """A session for tables in memory: nothing of it needs workers, so none is started."""
+    with brantlib.Session(workers=3, threads=1, distribute="always", settings={"TimeZone": "UTC"}) as s:
+        yield s
+
+
+def rows(session, sql):
+    return queries.Duck().read(session.run(sql)[0]).rows
+
+
+def plan(session, sql):
+    return json.loads(session.explain(sql, False, True))
+
+
+def whole(session, sql):
+    """Run as one task of its own text, by way of a source that can't be planned for executors."""
+    assert plan(session, sql)["whole_query_reason"]
+    table, stats = session.run(sql)
+    assert stats.distributed and stats.stages == 1
+    return queries.Duck().read(table).rows
+
+
+# ---- views and macros
+
+def test_views_of_views_with_and_without_replace(session, here):
+    session.run(f"CREATE VIEW v_facts AS SELECT id, g, x FROM '{here}/facts/*.parquet'")
+    session.run("CREATE VIEW v_groups(grp, n) AS SELECT g, count(*) FROM v_facts GROUP BY g")
+    session.run("CREATE TEMP VIEW v_temp AS SELECT * FROM v_groups WHERE grp > 2")
+    want = duckdb.sql(f"SELECT g, count(*) FROM '{here}/facts/*.parquet' WHERE g > 2 GROUP BY g").fetchall()
+    assert sorted(rows(session, "SELECT * FROM v_temp")) == sorted(want)
+    csv = f"read_csv('{here}/text/a.csv')"
+    for _ in range(3):  # executors get the views each time anew
+        assert whole(session, f"SELECT count(*), max(n) FROM {csv} c JOIN v_groups v ON c.id = v.grp") == [(8, 2500)]
+    session.run("CREATE OR REPLACE VIEW v_groups(grp, n) AS SELECT 1, 5")
+    assert whole(session, f"SELECT count(*), max(n) FROM {csv} c JOIN v_groups v ON c.id = v.grp") == [(1, 5)]
+    assert rows(session, "SELECT * FROM v_groups") == [(1, 5)]
+    session.run("DROP VIEW v_groups")
+    with pytest.raises(brantlib.BrantError, match="v_groups"):
+        session.run("SELECT * FROM v_groups")
+    session.run("CREATE VIEW IF NOT EXISTS v_groups AS SELECT 7 AS grp, 8 AS n")
+    for _ in range(2):
+        assert whole(session, f"SELECT count(*), max(n) FROM {csv} c JOIN v_groups v ON c.id = v.grp") == [(1, 8)]
+
+
+def test_macros(session, here):
+    session.run("CREATE MACRO m_plus(a, b := 10) AS a + b")
+    session.run(f"CREATE MACRO m_rows(n) AS TABLE SELECT id FROM '{here}/facts/*.parquet' WHERE id < n")
+    assert rows(session, f"SELECT sum(m_plus(id)), sum(m_plus(id, b := 1)) FROM '{here}/one/*.parquet' o JOIN m_rows(5) r ON o.a = r.id") == [("60", "15")]
+    csv = f"read_csv('{here}/text/a.csv')"
+    for _ in range(2):
+        assert whole(session, f"SELECT sum(m_plus(id)) FROM {csv} WHERE id IN (FROM m_rows(3))") == [("33",)]
+    session.run("CREATE OR REPLACE FUNCTION m_plus(a) AS a * 100")
+    assert whole(session, f"SELECT max(m_plus(id)) FROM {csv}") == [(49900,)]
+
+
+# ---- settings
+
+def test_set_and_reset(session, here):
+    sql = f"SELECT extract(hour FROM tz) AS h, count(*) AS n FROM '{here}/facts/*.parquet' WHERE id < 4 GROUP BY h"
+    csv = f"SELECT (TIMESTAMPTZ '2024-01-01 00:00:00+00')::VARCHAR AS t FROM read_csv('{here}/text/a.csv') LIMIT 1"
+    try:
+        session.run("SET TimeZone = 'Asia/Tokyo'")
+        assert rows(session, sql) == [(9, 4)] and whole(session, csv) == [("2024-01-01 09:00:00+09",)]
+        session.run("SET SESSION TimeZone TO 'America/New_York'")
+        assert rows(session, sql) == [(20, 4)] and whole(session, csv) == [("2023-12-31 19:00:00-05",)]
+    finally:
+        session.set("TimeZone", "UTC")
+    assert rows(session, sql) == [(0, 4)] and whole(session, csv) == [("2024-01-01 00:00:00+00",)]
+
+
+def test_reset_reaches_executors(session, here):
+    sql = f"SELECT DISTINCT list_sort(l) AS l FROM '{here}/nested/*.parquet' WHERE id = 3"
+    assert rows(session, sql) == [("[3, 6, NULL]",)]
+    session.run("SET default_null_order = 'nulls_first'")
+    assert rows(session, sql) == [("[NULL, 3, 6]",)]
+    session.run("RESET default_null_order")
+    assert rows(session, sql) == [("[3, 6, NULL]",)]
+
+
+def test_own_settings_as_statements(session, here):
+    sql = f"SELECT k, count(*) FROM '{here}/facts/*.parquet' GROUP BY k"
+    session.run("SET partitions = 5")
+    assert plan(session, sql)["stages"][0]["partitions"] == 5
+    session.run("SET two_step_aggregate = false")
+    assert "partial" not in plan(session, sql)["stages"][0]["label"]
+    session.run("RESET two_step_aggregate")
+    session.run("RESET partitions")
+    p = plan(session, sql)["stages"][0]
+    assert p["partitions"] == 3 and "partial" in p["label"]
+    with pytest.raises(brantlib.BrantError, match="no_such_setting"):
+        session.run("SET no_such_setting = 1")
+    with pytest.raises(brantlib.BrantError, match="integer_division"):
+        session.run("SET integer_division = true")
+
+
+def test_variables(session, here):
+    session.run("SET VARIABLE least = 19995")
+    assert sorted(rows(session, f"SELECT id FROM '{here}/facts/*.parquet' WHERE id > getvariable('least')")) == [(i,) for i in range(19996, 20000)]
+    session.run("SET VARIABLE least = 498")
+    assert whole(session, f"SELECT id FROM read_csv('{here}/text/a.csv') WHERE id > getvariable('least')") == [(499,)]
+
+
+def test_the_time_zone_of_the_caller(here, monkeypatch):
+    """Executors compute in the zone of the session, not in that of the machine they run on."""
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    with brantlib.Session(workers=1, threads=1, distribute="always") as s:
+        zone = rows(s, "SELECT current_setting('TimeZone') AS z")[0][0]
+        sql = "SELECT DISTINCT (TIMESTAMPTZ '2024-01-01 00:00:00+00' + to_seconds(a))::VARCHAR AS t FROM '%s/one/*.parquet' WHERE a = 0"
+        got = rows(s, sql % here)
+        con = duckdb.connect()
+        con.execute(f"SET TimeZone = '{zone}'")
+        assert got == con.execute("SELECT TIMESTAMPTZ '2024-01-01 00:00:00+00'::VARCHAR").fetchall()
+
+
+# ---- attached files
+
+def make_store(path, number):
+    with duckdb.connect(str(path)) as con:
+        con.execute(f"CREATE TABLE t AS SELECT i AS id, {number} AS n FROM range(10) r(i)")
+
+
+def test_attach_detach_attach_another(session, tmp_path):
+    make_store(tmp_path / "one.duckdb", 1)
+    make_store(tmp_path / "two.duckdb", 2)
+    session.run(f"ATTACH '{tmp_path}/one.duckdb' AS st")
+    for _ in range(2):
+        assert rows(session, "SELECT sum(n) FROM st.t") == [("10",)]
+    session.run(f"ATTACH '{tmp_path}/two.duckdb'")
+    assert rows(session, "SELECT st.t.n + two.t.n, count(*) FROM st.t JOIN two.t USING (id) GROUP BY 1") == [(3, 10)]
+    session.run("DETACH st")
+    with pytest.raises(brantlib.BrantError):
+        session.run("SELECT * FROM st.t")
+    session.run("DETACH two")
+    session.run(f"ATTACH '{tmp_path}/two.duckdb' AS st (READ_ONLY)")
+    assert rows(session, "SELECT sum(n) FROM st.t") == [("20",)]
+    session.run(f"ATTACH OR REPLACE '{tmp_path}/one.duckdb' AS st")
+    assert rows(session, "SELECT sum(n) FROM st.t") == [("10",)]
+    with pytest.raises(brantlib.BrantError):  # it is there
+        session.run(f"ATTACH '{tmp_path}/two.duckdb' AS st")
+    with pytest.raises(brantlib.BrantError):  # read-only
+        session.run("INSERT INTO st.t VALUES (1, 1)")
+    session.run("DETACH st")
+
+
+def test_attach_odd_names(session, tmp_path):
+    path = tmp_path / "it's (a) \"name\" [1].duckdb"
+    make_store(path, 3)
+    quoted = str(path).replace("'", "''")
+    session.run(f"ATTACH '{quoted}' AS \"my st\"\"ore\"")
+    assert rows(session, 'SELECT sum(n), count(*) FROM "my st""ore".t WHERE id < 4') == [("12", 4)]
+    session.run('DETACH "my st""ore"')
+
+
+def test_use(session, here, tmp_path):
+    make_store(tmp_path / "used.duckdb", 4)
+    session.run(f"ATTACH '{tmp_path}/used.duckdb' AS used")
+    session.run("USE used")
+    try:
+        assert rows(session, "SELECT sum(n) FROM t") == [("40",)]
+        assert whole(session, f"SELECT count(*) FROM t JOIN read_csv('{here}/text/a.csv') c ON c.id = t.id") == [(10,)]
+    finally:
+        session.run("USE memory")
+        session.run("DETACH used")
+
+
+# ---- in memory
+
+def test_tables_in_memory(local, here):
+    local.run("CREATE TABLE t AS SELECT i AS id, i % 3 AS k FROM range(100) r(i)")
+    local.run("INSERT INTO t VALUES (1000, NULL)")
+    p = plan(local, "SELECT k, count(*) FROM t GROUP BY k")
+    assert p["local"] and "table t lives in the memory of this process" in p["reason"]
+    table, stats = local.run(f"SELECT t.k, count(*) AS n, sum(f.x) AS s FROM t LEFT JOIN '{here}/facts/*.parquet' f USING (id) GROUP BY t.k ORDER BY t.k")
+    assert not stats.distributed
+    con = duckdb.connect()
+    con.execute("CREATE TABLE t AS SELECT i AS id, i % 3 AS k FROM range(100) r(i)")
+    con.execute("INSERT INTO t VALUES (1000, NULL)")
+    want = con.execute(f"SELECT t.k, count(*) AS n, sum(f.x) AS s FROM t LEFT JOIN '{here}/facts/*.parquet' f USING (id) GROUP BY t.k ORDER BY t.k").fetchall()
+    assert [tuple(r.values()) for r in table.to_pylist()] == want
+    local.run("UPDATE t SET k = 7 WHERE id < 50")
+    local.run("DELETE FROM t WHERE id = 1000")
+    assert rows(local, "SELECT k, count(*) FROM t GROUP BY k ORDER BY k") == [(0, 17), (1, 16), (2, 17), (7, 50)]
+    local.run("CREATE TEMP TABLE tt AS SELECT 5 AS five")
+    assert rows(local, "SELECT five, count(*) FROM tt, t GROUP BY five") == [(5, 100)]
+    assert rows(local, f"SELECT count(*) FROM read_csv('{here}/text/a.csv') JOIN t USING (id)") == [(100,)]
+    local.run("CREATE VIEW over AS SELECT k, count(*) AS n FROM t GROUP BY k")
+    assert rows(local, "SELECT max(n) FROM over") == [(50,)]
+    local.run("CREATE TYPE size AS ENUM ('s', 'm', 'l')")
+    assert rows(local, "SELECT 'm'::size AS z, 'l'::size > 's'::size AS b") == [("m", True)]
+    local.run("DROP TABLE tt")
+    with pytest.raises(brantlib.BrantError, match="tt"):
+        local.run("SELECT * FROM tt")
+
+
+def test_insert_from_files_and_copy(local, here, tmp_path):
+    local.run("CREATE TABLE t (id BIGINT, name VARCHAR)")
+    local.run(f"INSERT INTO t SELECT id, name FROM '{here}/facts/*.parquet' WHERE id < 10")
+    local.run(f"COPY (SELECT * FROM t ORDER BY id) TO '{tmp_path}/o.parquet'")
+    assert duckdb.sql(f"SELECT count(*), min(id), max(name) FROM '{tmp_path}/o.parquet'").fetchall() == [(10, 0, "name 91")]
+    assert rows(local, f"SELECT count(*) FROM '{tmp_path}/o.parquet'") == [(10,)]
+
+
+def test_a_transaction(local):
+    local.run("CREATE TABLE t (a INT)")
+    local.run("BEGIN")
+    local.run("INSERT INTO t VALUES (1)")
+    local.run("ROLLBACK")
+    assert rows(local, "SELECT count(*) FROM t") == [(0,)]
+
+
+# ---- statements about statements
+
+def test_describe_show_explain_prepare(session, here):
+    session.run(f"CREATE OR REPLACE VIEW about AS SELECT id, st FROM '{here}/facts/*.parquet'")
+    assert [r[:2] for r in rows(session, "DESCRIBE about")] == [("id", "BIGINT"), ("st", "STRUCT(a INTEGER, b VARCHAR)")]
+    assert ("about",) in rows(session, "SHOW TABLES")
+    assert "PARQUET_SCAN" in str(rows(session, "EXPLAIN SELECT * FROM about")).upper().replace("READ_PARQUET", "PARQUET_SCAN")
+    session.run("PREPARE p AS SELECT count(*) AS n FROM about WHERE id < $1")
+    assert rows(session, "EXECUTE p(12)") == [(12,)]
+    session.run("DEALLOCATE p")
+
+
+def test_an_error_leaves_the_session_usable(session, here):
+    for bad in ("SELECT nope", "SELEC", f"SELECT s::INT FROM '{here}/facts/*.parquet'", "SELECT * FROM '/no/such.parquet'", "DROP VIEW no_such"):
+        with pytest.raises(brantlib.BrantError):
+            session.run(bad)
+        assert rows(session, "SELECT 1 AS a") == [(1,)]
+
+
+def test_a_file_that_comes_and_changes_between_statements(session, tmp_path):
+    """Footers are cached: by size and time of the file."""
+    con = duckdb.connect()
+    con.execute(f"COPY (SELECT i AS a FROM range(10) r(i)) TO '{tmp_path}/f.parquet'")
+    assert rows(session, f"SELECT sum(a) FROM '{tmp_path}/*.parquet'") == [("45",)]
+    con.execute(f"COPY (SELECT i * 2 AS a, 'x' AS b FROM range(1000) r(i)) TO '{tmp_path}/f.parquet'")
+    assert rows(session, f"SELECT sum(a), max(b) FROM '{tmp_path}/*.parquet'") == [("999000", "x")]
+    con.execute(f"COPY (SELECT 7 AS a, 'y' AS b) TO '{tmp_path}/g.parquet'")
+    assert rows(session, f"SELECT sum(a), max(b), count(*) FROM '{tmp_path}/*.parquet'") == [("999007", "y", 1001)]
+
+
+def test_small_queries_run_here_unless_told_otherwise(here):
+    with brantlib.Session(workers=2, threads=1, distribute="auto") as s:
+        sql = f"SELECT g, count(*) AS n FROM '{here}/facts/*.parquet' GROUP BY g"
+        table, stats = s.run(sql)
+        assert not stats.distributed and table.num_rows == 8
+        s.set("small_bytes", "1kB")
+        again, stats = s.run(sql)
+        assert stats.distributed and sorted(again.to_pylist(), key=str) == sorted(table.to_pylist(), key=str)
