@@ -163,7 +163,8 @@ typedef struct brant_stats {
   double seconds, cpu_seconds;       /* wall so far; CPU of its tasks */
   int distributed;                   /* 0: ran in this process */
   uint64_t retries, executors_lost, workers_lost;
-  char text[128]; /* one word on what goes on: "stage 3 of 5: join, partial aggregate" */
+  char text[128];         /* one word on what goes on: "stage 3 of 5: join, partial aggregate" */
+  uint64_t rows_shuffled; /* written by stages for other stages and the result */
 } brant_stats;
 /* How far it is, or how it was. Any thread. */
 BRANT_API void brant_query_stats(brant_query *query, brant_stats *out);

@@ -30,16 +30,25 @@ static int columns(void) {
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 20 ? w.ws_col : 80;
 }
 
+/* "950", "12.3k", "4.5M": at most 6 characters below a million million. */
+static void format_rows(uint64_t n, char out[16]) {
+  static const char *const units[] = {"", "k", "M", "G", "T"};
+  double v = (double)n;
+  size_t u = 0;
+  for (; v >= 1000 && u < 4; u++) v /= 1000;
+  snprintf(out, 16, u ? "%.1f%s" : "%.0f%s", v, units[u]);
+}
+
 static void draw(cli_progress *p) {
   brant_stats st = {.size = sizeof st};
   brant_query_stats(p->query, &st);
-  char bar[BAR_CELLS * 3 + 1] = "", shuffled[16], memory[16], line[512];
+  char bar[BAR_CELLS * 3 + 1] = "", shuffled[16], rows[16], line[512];
   double part = st.tasks ? (double)st.tasks_done / st.tasks : 0;
   for (int i = 0; i < BAR_CELLS; i++) strcat(bar, i < (int)(part * BAR_CELLS) ? "█" : "░");
   br_format_bytes(st.bytes_shuffled, shuffled);
-  br_format_bytes(st.peak_memory_bytes, memory);
-  int n = snprintf(line, sizeof line, "%5.1fs stages %u/%u tasks %u/%u (%u run) %s %s", st.seconds, st.stages_done,
-                   st.stages, st.tasks_done, st.tasks, st.tasks_running, shuffled, st.text);
+  format_rows(st.rows_shuffled, rows);
+  int n = snprintf(line, sizeof line, "%5.1fs stages %u/%u tasks %u/%u (%u run) %s rows %s %s", st.seconds,
+                   st.stages_done, st.stages, st.tasks_done, st.tasks, st.tasks_running, rows, shuffled, st.text);
   int room = columns() - BAR_CELLS - 3;
   if (n > room && room > 0) {
     while (room > 0 && ((unsigned char)line[room] & 0xc0) == 0x80) room--; /* not inside a character */

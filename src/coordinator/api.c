@@ -331,6 +331,7 @@ static void distributed_stats(br_query *d, brant_stats *st) {
     started += r->started;
     if (at == d->n_runs && r->started > 0 && r->done < r->n_tasks) at = i;
     st->bytes_shuffled += r->bytes_out;
+    st->rows_shuffled += r->rows_out;
     st->bytes_fetched += r->remote_bytes;
     st->spilled_bytes += r->spill_bytes;
     st->cpu_seconds += (double)r->cpu_us * 1e-6;
