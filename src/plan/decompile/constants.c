@@ -13,8 +13,15 @@
 
 typedef unsigned __int128 u128;
 
+#define LIST_AS_TEXT 32 /* elements */
 #define MICROS_PER_DAY INT64_C(86400000000)
 #define OFFSET_BIAS 57599 /* TIMETZ keeps the offset as 15:59:59 minus it */
+
+static bool one_of(const char *id, const char *const *ids, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (!strcmp(id, ids[i])) return true;
+  return false;
+}
 
 static u128 wide(const json_t *j) { /* two's complement */
   if (json_is_object(j)) return ((u128)br_json_u64(br_j_get(j, "upper")) << 64) | br_json_u64(br_j_get(j, "lower"));
@@ -160,7 +167,29 @@ static const char *enumerated(br_emit *e, const json_t *x, const json_t *type) {
 
 static const json_t *child(const json_t *x, size_t i) { return json_array_get(br_j_get(x, "children"), i); }
 
+/* Many whole numbers (range(1000000) is a constant): one string to cast costs a thousandth of as many typed literals. False: it
+ * holds something else. */
+static bool number_list(br_emit *e, const json_t *x, const json_t *type, const char **out) {
+  static const char *const ids[] = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT"};
+  size_t n = br_j_count(x, "children");
+  bool good = n >= LIST_AS_TEXT && one_of(br_j_str(br_e_child_type(type), "id"), ids, sizeof ids / sizeof *ids);
+  br_buf b = {0};
+  for (size_t i = 0; i < n && good; i++) {
+    const json_t *number = br_j_get(child(x, i), "value");
+    if (i > 0) br_buf_str(&b, ", ");
+    if (br_j_true(child(x, i), "is_null"))
+      br_buf_str(&b, "NULL");
+    else if ((good = json_is_integer(number)))
+      br_buf_printf(&b, "%lld", (long long)json_integer_value(number));
+  }
+  if (good) *out = br_e_cast(e, br_e_fmt(e, "'[%s]'", br_buf_cstr(&b)), type);
+  br_buf_free(&b);
+  return good;
+}
+
 static const char *list(br_emit *e, const json_t *x, const json_t *type) {
+  const char *numbers;
+  if (number_list(e, x, type, &numbers)) return numbers;
   br_texts items = {0};
   for (size_t i = 0; i < br_j_count(x, "children"); i++)
     br_e_add(e, &items, br_e_constant(e, child(x, i), br_e_child_type(type)));
@@ -202,12 +231,6 @@ static const char *tagged(br_emit *e, const json_t *x, const json_t *type) {
   }
   const char *v = br_e_constant(e, child(x, tag + 1), br_e_field_type(type, tag + 1));
   return br_e_cast(e, br_e_fmt(e, "union_value(%s := %s)", br_e_ident(e, name), v), type);
-}
-
-static bool one_of(const char *id, const char *const *ids, size_t n) {
-  for (size_t i = 0; i < n; i++)
-    if (!strcmp(id, ids[i])) return true;
-  return false;
 }
 
 static const char *time_constant(br_emit *e, const json_t *x, const char *id) {
