@@ -139,6 +139,7 @@ static br_status on_join(br_cluster *c, br_flight_call *call, const void *body, 
   br_status status = check_join(c, j, err);
   if (status != BR_OK) {
     br_log(BR_LOG_WARN, "%s (from %s)", err->message, br_flight_call_peer(call));
+    c->h.refused(c->h.arg, err);
     goto done;
   }
   br_worker *w = br_calloc(1, sizeof *w);

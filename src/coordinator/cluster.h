@@ -26,6 +26,7 @@ typedef struct br_cluster_handlers {
   void (*joined)(void *arg, const br_worker *w);
   /* Also for those that the scheduler gave up (expelled true: it knows). */
   void (*lost)(void *arg, const br_worker *w, bool expelled);
+  void (*refused)(void *arg, const br_error *why); /* somebody who knows the secret, or says so, may not join */
   void (*report)(void *arg, const br_worker *w, const Brant__Pb__Report *report); /* each once, in order */
 } br_cluster_handlers;
 

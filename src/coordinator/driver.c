@@ -32,6 +32,7 @@ struct br_driver {
   pthread_mutex_t lock;
   pthread_cond_t changed;
   uint32_t n_workers, n_slots;
+  br_error refused; /* the last join that was; code 0: none */
 };
 
 static void step(br_driver *d, br_event *e);
@@ -373,6 +374,13 @@ static void executor_lost(br_driver *d, const br_worker *w, const Brant__Pb__Exe
   free(ids);
 }
 
+static void on_refused(void *arg, const br_error *why) {
+  br_driver *d = arg;
+  pthread_mutex_lock(&d->lock);
+  d->refused = *why;
+  pthread_mutex_unlock(&d->lock);
+}
+
 static void on_report(void *arg, const br_worker *w, const Brant__Pb__Report *r) {
   br_driver *d = arg;
   uint32_t id = w->id, incarnation = w->incarnation;
@@ -549,6 +557,13 @@ br_status br_driver_wait_workers(br_driver *d, uint32_t workers, uint64_t timeou
   return status;
 }
 
+void br_driver_refusal(br_driver *d, br_error *out) {
+  pthread_mutex_lock(&d->lock);
+  *out = d->refused;
+  br_error_clear(&d->refused);
+  pthread_mutex_unlock(&d->lock);
+}
+
 uint32_t br_driver_slots(br_driver *d) {
   pthread_mutex_lock(&d->lock);
   uint32_t n = d->n_slots;
@@ -605,7 +620,7 @@ br_status br_driver_new(br_loop *loop, const br_driver_options *o, br_events *ev
   pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
   pthread_cond_init(&d->changed, &attr);
   pthread_condattr_destroy(&attr);
-  br_cluster_handlers h = {.arg = d, .joined = on_joined, .lost = on_lost, .report = on_report};
+  br_cluster_handlers h = {.arg = d, .joined = on_joined, .lost = on_lost, .refused = on_refused, .report = on_report};
   br_status status = br_cluster_new(loop, o->host, o->port, o->secret, events, h, &d->cluster, err);
   if (status != BR_OK) {
     br_driver_free(d);

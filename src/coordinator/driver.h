@@ -38,6 +38,8 @@ void br_driver_no_more_workers(br_driver *d, const br_error *why);
 void br_driver_forget(br_driver *d, uint64_t query);
 /* Any thread; blocks until `workers` have joined. BR_TIMEOUT after timeout_ms, naming how many came. */
 BR_MUST_USE br_status br_driver_wait_workers(br_driver *d, uint32_t workers, uint64_t timeout_ms, br_error *err);
+/* Any thread: why the last worker that was refused may not join, and forgets it; code 0: none was. */
+void br_driver_refusal(br_driver *d, br_error *out);
 uint32_t br_driver_slots(br_driver *d);   /* any thread; of the workers now */
 uint32_t br_driver_workers(br_driver *d); /* any thread */
 /* Where the caller reads a result output: its worker's address from this host. Any thread. Free it. NULL: the worker is gone. */

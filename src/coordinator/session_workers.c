@@ -214,8 +214,10 @@ static br_status check_started(brant_session *s, br_error *err) {
   if (s->workers != NULL && br_local_workers_alive(s->workers) < s->options.workers)
     br_local_workers_why(s->workers, &why);
   pthread_mutex_unlock(&s->lock);
-  if (why.code != BR_OK) *err = why;
-  return (br_status)why.code;
+  if (why.code == BR_OK) return BR_OK;
+  br_driver_refusal(s->driver, err); /* says more than its exit code */
+  if (err->code == BR_OK) *err = why;
+  return (br_status)err->code;
 }
 
 static br_status too_few(brant_session *s, uint32_t wanted, uint64_t ms, br_error *err) {

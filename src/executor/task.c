@@ -147,6 +147,24 @@ static void append_sql(br_error *e, const br_etask *t) {
   free(tail);
 }
 
+/* What to do. DuckDB's own advice is for a process of one's own, so it is cut off. */
+static void add_advice(br_error *e) {
+  if (e->code == BR_OUT_OF_MEMORY) {
+    /* DuckDB has no type for a full disk under its temporary files: it says that memory could not be made free. */
+    char *full = strstr(e->message, "\nThis limit was set by the 'max_temp_directory_size'");
+    char *advice = strstr(e->message, "\nPossible solutions");
+    if (advice) *advice = 0;
+    if (full) {
+      *full = 0;
+      e->code = BR_NO_SPACE;
+    } else {
+      append(e, "; give the workers more memory (--memory), or each task less to do (--set partitions=N)");
+    }
+  }
+  if (e->code == BR_NO_SPACE)
+    append(e, ": no space is left there: free some, or choose another directory with --temp-dir");
+}
+
 static void send_failed(br_etask *t, br_error *e) {
   /* A cancelled statement may fail in any way: what counts is that somebody asked for it. A user's error came first. */
   bool broken = e->blame == BR_BLAME_EXECUTOR;
@@ -154,12 +172,7 @@ static void send_failed(br_etask *t, br_error *e) {
   e->has_attempt = true;
   e->attempt = t->id;
   if (broken) atomic_store(&t->x->broken, true);
-  if (e->code == BR_OUT_OF_MEMORY) {
-    char *advice = strstr(e->message, "\nPossible solutions"); /* DuckDB's, for a process of one's own */
-    if (advice) *advice = 0;
-    append(e, "; give the workers more memory (--memory), or each task less to do (--set partitions=N)");
-  }
-  if (e->code == BR_NO_SPACE) append(e, ": free some space there, or choose another directory with --temp-dir");
+  add_advice(e);
   if (e->blame == BR_BLAME_USER) append_sql(e, t);
   br_executor_send_failed(t->x, &t->id, e);
 }

@@ -8,7 +8,7 @@ import subprocess
 import duckdb
 import pyarrow.parquet as pq
 import pytest
-from harness import assert_error
+from harness import BUILD, assert_error
 
 
 def lines(small):
@@ -89,6 +89,18 @@ def test_full_disk(box, big):
         subprocess.run(["umount", box.temp], check=True)
 
 
+def test_full_disk_under_duckdb(box, big):
+    """One task whose window needs more than its memory, and there is no disk to put the rest."""
+    tmpfs(box, "100m")
+    try:
+        c = box.sql("select count(*) from (select row_number() over (order by l_comment, l_orderkey) as r from "
+                    f"'{big}/lineitem/*.parquet' where l_orderkey <= 2000000) where r % 7 = 1", workers=1, memory="128MiB").end()
+        assert_error(c, "no space", "--temp-dir")
+        assert "max_temp_directory_size" not in c.text()
+    finally:
+        subprocess.run(["umount", box.temp], check=True)
+
+
 def test_full_disk_leaves_the_session_usable(box, big, small):
     tmpfs(box, "24m")
     try:
@@ -147,6 +159,47 @@ def test_worker_program_that_fails(box, small):
     c = box.sql(f"select count(*) from {lines(small)}", env={"BRANT_BIN_DIR": str(bad)}).end()
     assert c.code == 1 and "exit code 127" in c.text() and c.text().count("brant: error: ") == 1, c.text()
     assert c.seconds < 20
+    box.assert_clean()
+
+
+def of_another_version(box, program):
+    """The programs, one of them with other version bytes in it."""
+    there = box.dir / "mixed"
+    there.mkdir()
+    for name in ("brant-worker", "brant-executor"):
+        data = (BUILD / name).read_bytes()
+        version = subprocess.run([BUILD / "brant", "--version"], capture_output=True, check=True).stdout.split()[1]
+        if name == program:
+            assert data.count(version + b"\0") > 0
+            data = data.replace(version + b"\0", b"9" * len(version) + b"\0")
+        (there / name).write_bytes(data)
+        (there / name).chmod(0o755)
+    return {"BRANT_BIN_DIR": str(there), "LD_LIBRARY_PATH": str(BUILD / "deps" / "duckdb")}
+
+
+def test_worker_program_of_another_version(box, small):
+    c = box.sql(f"select count(*) from {lines(small)}", env=of_another_version(box, "brant-worker")).end()
+    assert c.code == 1 and c.text().count("brant: error: ") == 1, c.text()
+    last = c.text().splitlines()[-1]
+    assert last.startswith("brant: error: ") and "99999" in last and "install the same version" in last, last
+    box.assert_clean()
+
+
+def test_executor_program_of_another_version(box, small):
+    c = box.sql(f"select count(*) from {lines(small)}", workers=1, env=of_another_version(box, "brant-executor")).end()
+    assert c.code == 1 and c.text().count("brant: error: ") == 1, c.text()
+    assert "brant-executor is version 99999" in c.text() and "mixed" in c.text(), c.text()
+    assert c.seconds < 20
+    box.assert_clean()
+
+
+def test_no_executor_program(box, small):
+    alone = box.dir / "alone"
+    alone.mkdir()
+    shutil.copy(BUILD / "brant-worker", alone)
+    c = box.sql(f"select count(*) from {lines(small)}", workers=1, env={"BRANT_BIN_DIR": str(alone)}).end()
+    assert c.code == 1 and c.text().count("brant: error: ") == 1, c.text()
+    assert "brant-executor must be beside brant-worker" in c.text(), c.text()
     box.assert_clean()
 
 
