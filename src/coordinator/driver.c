@@ -148,17 +148,20 @@ static void take_gauges(br_driver *d, br_query *q) {
   if (spilled - q->spilled_before_bytes > q->spilled_bytes) q->spilled_bytes = spilled - q->spilled_before_bytes;
 }
 
+/* Its event comes before the caller sees the end: who closes the session then has missed none. */
 static void finish(br_driver *d, br_query *q, const br_error *err) {
   pthread_mutex_lock(&q->lock);
   take_gauges(d, q);
   q->end_us = br_now_us();
-  q->state = err == NULL ? BR_QUERY_DONE : BR_QUERY_FAILED;
-  if (err != NULL) q->error = *err;
-  pthread_cond_broadcast(&q->changed);
   pthread_mutex_unlock(&q->lock);
   br_events_emit(d->events, err == NULL ? "query_done" : "query_failed", "{s:I, s:s, s:s, s:I}", "query",
                  (json_int_t)q->id, "code", err ? br_code_name(err->code) : "OK", "message", err ? err->message : "",
                  "wall_us_taken", (json_int_t)(q->end_us - q->start_us));
+  pthread_mutex_lock(&q->lock);
+  q->state = err == NULL ? BR_QUERY_DONE : BR_QUERY_FAILED;
+  if (err != NULL) q->error = *err;
+  pthread_cond_broadcast(&q->changed);
+  pthread_mutex_unlock(&q->lock);
 }
 
 static void drop_stage(br_driver *d, uint64_t query, uint32_t stage) {
