@@ -174,12 +174,20 @@ static void drop_stage(br_driver *d, uint64_t query, uint32_t stage) {
   br_cluster_broadcast(d->cluster, &cmd);
 }
 
+static void stop_deadline(br_query *q) {
+  br_timer_stop(q->deadline);
+  q->deadline = NULL;
+}
+
 static void drop_query(br_driver *d, uint64_t query) {
+  br_query *q = br_map_remove(d->queries, query);
   Brant__Pb__Command cmd = BRANT__PB__COMMAND__INIT;
   cmd.what_case = BRANT__PB__COMMAND__WHAT_DROP_QUERY;
   cmd.drop_query = query;
   br_cluster_broadcast(d->cluster, &cmd);
-  br_query_unref(br_map_remove(d->queries, query));
+  if (q == NULL) return;
+  stop_deadline(q);
+  br_query_unref(q);
 }
 
 static void wake_at(br_driver *d, uint64_t at_ms);
@@ -434,6 +442,17 @@ static br_read_kind read_kind(const br_stage *s, br_exchange_kind k) {
   return k == BR_EX_BROADCAST || k == BR_EX_BOUNDS || k == BR_EX_FILTER ? BR_READ_BROADCAST : BR_READ_ALL;
 }
 
+static void on_deadline(void *arg) {
+  br_query *q = arg;
+  br_driver *d = q->deadline_driver;
+  br_error why;
+  br_fail(&why, BR_TIMEOUT, BR_BLAME_USER, "the query did not end within its timeout_ms of %llu",
+          (unsigned long long)q->deadline_ms);
+  br_event e = {.kind = BR_EV_CANCEL_QUERY, .query = q->id, .error = &why};
+  stop_deadline(q);
+  step(d, &e); /* q may be gone now */
+}
+
 static void handle_submit(void *arg) {
   request *r = arg;
   br_driver *d = r->d;
@@ -462,6 +481,10 @@ static void handle_submit(void *arg) {
   q->start_us = br_now_us();
   pthread_mutex_unlock(&q->lock);
   br_events_emit(d->events, "query_started", "{s:I, s:I}", "query", (json_int_t)q->id, "stages", (json_int_t)q->n_runs);
+  if (q->deadline_ms > 0) {
+    q->deadline_driver = d;
+    q->deadline = br_timer_start(d->loop, q->deadline_ms, 0, on_deadline, q);
+  }
   br_event e = {.kind = BR_EV_QUERY, .query = q->id, .stages = stages, .n_stages = q->n_runs};
   step(d, &e);
   br_arena_free(arena);
@@ -648,6 +671,7 @@ void br_driver_free(br_driver *d) {
   for (size_t it = 0; br_map_next(d->queries, &it, NULL, &v);) {
     br_query *q = v;
     if (q->state == BR_QUERY_RUNNING) finish(d, q, &why);
+    stop_deadline(q);
     br_query_unref(q);
   }
   br_cluster_free(d->cluster);

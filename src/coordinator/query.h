@@ -59,8 +59,10 @@ typedef struct br_query {
   br_snapshot **snapshots;
   size_t n_snapshots, cap_snapshots; /* files read, pinned */
   const char *codec;
-  uint64_t filter_bytes; /* most bytes of keys that a FILTER input may have */
-  uint64_t deadline_ms;
+  uint64_t filter_bytes;     /* most bytes of keys that a FILTER input may have */
+  uint64_t deadline_ms;      /* from its start; 0: none */
+  struct br_timer *deadline; /* loop thread */
+  struct br_driver *deadline_driver;
   bool profile;
 
   pthread_mutex_t lock;

@@ -48,6 +48,14 @@ static uint32_t cores(void) {
   return n > 0 ? (uint32_t)n : 1;
 }
 
+/* Workers that are started later must mean the same directory. */
+static char *absolute(const char *dir) {
+  char *cwd = dir[0] != '/' ? getcwd(NULL, 0) : NULL;
+  char *out = cwd ? br_asprintf("%s/%s", cwd, dir) : br_strdup(dir);
+  free(cwd);
+  return out;
+}
+
 static void fill_options(brant_session *s, const brant_options *given) {
   brant_options o = BRANT_OPTIONS_INIT;
   if (given != NULL) memcpy(&o, given, given->size < sizeof o ? given->size : sizeof o);
@@ -58,7 +66,7 @@ static void fill_options(brant_session *s, const brant_options *given) {
   if (o.memory_bytes == 0) o.memory_bytes = br_memory_available_bytes() * 7 / 10 / here;
   if (o.wait_workers == 0) o.wait_workers = o.workers + o.external_workers;
   const char *tmp = o.temp_dir ? o.temp_dir : getenv("TMPDIR");
-  s->temp_dir = br_strdup(tmp && *tmp ? tmp : "/tmp");
+  s->temp_dir = absolute(tmp && *tmp ? tmp : "/tmp");
   o.temp_dir = s->temp_dir;
   o.listen_host = br_strdup(o.listen_host ? o.listen_host : "127.0.0.1");
   if (o.secret == NULL) o.secret = getenv(BR_SECRET_ENV);

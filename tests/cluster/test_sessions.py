@@ -151,6 +151,15 @@ def test_deadline(box, big, small):
     box.assert_clean()
 
 
+def test_deadline_of_many_short_tasks(box, big):
+    """Each task is short, together they are not."""
+    with Live(box, workers=1, memory=MEMORY, settings={"timeout_ms": 700, "split_bytes": 1}) as live:
+        e = refusal(live.session.submit(WORK.format(big)))
+        assert e.code == "TIMEOUT" and "timeout_ms" in e.message, e
+        assert 2 <= len(live.of("task_done"))
+    box.assert_clean()
+
+
 def test_two_queries_at_once(box, big, small):
     """Both run on the same workers, each gets its own rows."""
     with Live(box, workers=2, memory=MEMORY) as live:
@@ -168,6 +177,11 @@ def own_state():
     for line in open("/proc/self/status"):
         if line.startswith("VmRSS:"):
             return fds, threads, int(line.split()[1]) * 1024
+
+
+def sanitized():
+    """Address sanitizer keeps freed memory for a while."""
+    return "libasan" in open("/proc/self/maps").read()
 
 
 def test_many_sessions_leave_nothing_behind(box, small):
@@ -190,7 +204,7 @@ def test_many_sessions_leave_nothing_behind(box, small):
     finally:
         del os.environ["BRANT_TEST_MARK"]
     assert after[0] == fds and after[1] == threads, (fds, threads, after)
-    assert after[2] - rss < 12 << 20, f"{(after[2] - rss) >> 10} KiB more after 12 sessions"
+    assert sanitized() or after[2] - rss < 12 << 20, f"{(after[2] - rss) >> 10} KiB more after 12 sessions"
     assert not children(os.getpid(), "brant-worker")
     box.assert_clean()
 
@@ -206,7 +220,7 @@ def test_many_queries_in_one_session_leave_nothing_behind(box, small):
             live.run(text)
         after = own_state()
         assert after[0] == fds and after[1] == threads, (fds, threads, after)
-        assert after[2] - rss < 12 << 20, f"{(after[2] - rss) >> 10} KiB more after 100 queries"
+        assert sanitized() or after[2] - rss < 12 << 20, f"{(after[2] - rss) >> 10} KiB more after 100 queries"
         for pid, n in workers.items():
             now = len(os.listdir(f"/proc/{pid}/fd"))
             assert now <= n + 2, f"process {pid} has {now} descriptors after {n}"
@@ -237,3 +251,81 @@ def test_working_directory_that_changes(box, small):
             assert live.run("select count(*) from '*.parquet'")[0] == [(150000,)]
     finally:
         os.chdir(old)
+
+
+def test_workers_that_died_between_queries(box, small):
+    """All of them, while nothing runs: the next query has new ones."""
+    with Live(box, workers=2, memory=MEMORY) as live:
+        assert live.run(COUNT.format(small))[0] == [(150000,)]
+        for pid in children(os.getpid(), "brant-worker"):
+            os.kill(pid, signal.SIGKILL)
+        for _ in range(2):
+            live.wait("worker_lost", seconds=10)
+        assert live.run(COUNT.format(small))[0] == [(150000,)]
+        assert len(children(os.getpid(), "brant-worker")) == 2
+    box.assert_clean()
+
+
+def test_thread_that_opened_the_session_ends(box, small):
+    """Linux tells children when the thread that started them ends; workers know that their parent lives on."""
+    opened = []
+    t = threading.Thread(target=lambda: opened.append(Live(box, workers=2, memory=MEMORY)))
+    t.start()
+    t.join()
+    t = threading.Thread(target=lambda: opened[0].run(COUNT.format(small)))
+    t.start()
+    t.join()
+    with opened[0] as live:
+        assert live.run(COUNT.format(small))[0] == [(150000,)]
+        assert not live.of("worker_lost") and len(live.of("worker_joined")) == 2
+    box.assert_clean()
+
+
+def test_worker_dies_while_its_rows_are_read(box, big, small):
+    """Rows were handed out, so they can't be made again silently: an error that says so, and the session goes on."""
+    with Live(box, workers=1, memory=MEMORY) as live:
+        q = live.session.submit(f"select l_orderkey, l_comment from '{big}/lineitem/*.parquet'")
+        reader = q.reader()
+        rows = reader.read_next_batch().num_rows
+        os.kill(live.worker_pid(1), signal.SIGKILL)
+        try:
+            rows += sum(b.num_rows for b in reader)
+            assert rows == 6001215
+        except OSError as e:
+            assert "run the query again" in str(e), e
+        q.free()
+        assert live.run(COUNT.format(small))[0] == [(150000,)]
+    box.assert_clean()
+
+
+def test_programs_share_a_temp_dir(box, small):
+    """None takes another's directory for a dead one's."""
+    running = [box.sql(f"select l_linenumber, count(*) from '{small}/lineitem/*.parquet' group by all order by all", workers=2,
+                       memory="128MiB") for _ in range(4)]
+    outs = {c.end().out for c in running}
+    assert all(c.code == 0 and c.err == b"" for c in running), [c.text() for c in running]
+    assert len(outs) == 1
+    box.assert_clean()
+
+
+def test_long_temp_dir(box, small):
+    """Too long for Unix sockets: peers use TCP."""
+    deep = box.temp / ("d" * 120)
+    c = box.sql(f"select l_linenumber, count(*) from '{small}/lineitem/*.parquet' group by all", workers=2, temp=deep).end()
+    assert c.code == 0 and c.err == b"", c.text()
+    deep.rmdir()
+    box.assert_clean()
+
+
+def test_relative_temp_dir(box, small):
+    c = box.sql(f"select count(*) from '{small}/orders/*.parquet'", workers=2, temp="temp", cwd=box.dir).end()
+    assert c.code == 0 and c.err == b"", c.text()
+    box.assert_clean()
+
+
+def test_few_descriptors(box, small):
+    """A soft limit of 64 files; workers raise theirs to the hard one."""
+    c = box.sql(f"select l_suppkey, count(*) from '{small}/lineitem/*.parquet' group by all", workers=3, options=["--set", "partitions=40"],
+                prefix=["prlimit", "--nofile=64:4096", "--"]).end()
+    assert c.code == 0 and c.err == b"", c.text()
+    box.assert_clean()
