@@ -196,7 +196,7 @@ def test_a_failure_inside_tasks(facts):
 
 
 def test_a_closed_pipe_ends_it(facts):
-    p = subprocess.Popen([BRANT, "sql", *DISTRIBUTED, "--format", "csv", f"SELECT a.name, b.name AS other FROM {facts} a, {facts} b"],
+    p = subprocess.Popen([BRANT, "sql", *DISTRIBUTED, "--format", "csv", f"SELECT a.name, b.name AS other FROM {facts} a, (FROM {facts} LIMIT 300) b"],
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert p.stdout.readline() == b"name,other\n"
     p.stdout.close()
@@ -420,7 +420,7 @@ def test_ctrl_c_ends_a_command(facts, home):
 
 
 def test_progress_on_a_terminal_only(facts, home):
-    slow = f"SELECT count(*) AS n FROM {facts} a, (SELECT * FROM {facts} LIMIT 8000) b WHERE a.x * b.x > 1e9"
+    slow = f"SELECT count(*) AS n FROM {facts} a, (SELECT * FROM {facts} LIMIT 5000) b WHERE a.x * b.x > 1e9"
     with Terminal("sql", *DISTRIBUTED, slow, env=home) as t:
         t.expect(r"░.*stages \d+/\d+ tasks \d+/\d+")
         t.expect(r"\r\x1b\[K\S*┌")  # wiped before the result
