@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * links: br_arrow
+ * threads: none (not under TSan: minutes, for one thread)
  * IPC messages: round trips, slices, ownership of bodies, and messages that lie. */
 #include <stdarg.h>
 #include <stddef.h>
