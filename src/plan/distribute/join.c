@@ -27,15 +27,22 @@ static const join_kind kinds[] = {{"INNER", true, true, true, true},       {"LEF
                                   {"RIGHT_ANTI", true, false, false, true}};
 
 /* ASOF: the best match of a left row must be looked for on the whole right side, so the left side is never broadcast. */
-static const join_kind asof_inner = {"INNER", false, true, true, true};
+static const join_kind asof_kinds[] = {{"INNER", false, true, true, true},
+                                       {"LEFT", false, true, true, false},
+                                       {"RIGHT", false, false, false, true},
+                                       {"FULL", false, false, false, false},
+                                       {"OUTER", false, false, false, false}};
+
+static const join_kind *find_kind(const join_kind *all, size_t n, const char *type) {
+  for (size_t i = 0; i < n; i++)
+    if (!strcmp(type, all[i].name)) return &all[i];
+  return NULL;
+}
 
 static const join_kind *kind_of(const br_node *n) {
   const char *type = n->kind == BR_NODE_CROSS ? "INNER" : br_j_str(n->json, "join_type");
-  if (n->kind == BR_NODE_ASOF_JOIN)
-    return !strcmp(type, "INNER") ? &asof_inner : !strcmp(type, "LEFT") ? &kinds[1] : NULL;
-  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-    if (!strcmp(type, kinds[i].name)) return &kinds[i];
-  return NULL;
+  if (n->kind == BR_NODE_ASOF_JOIN) return find_kind(asof_kinds, sizeof asof_kinds / sizeof *asof_kinds, type);
+  return find_kind(kinds, sizeof kinds / sizeof *kinds, type);
 }
 
 /* The equality keys of both sides, pair by pair. */
