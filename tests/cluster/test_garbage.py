@@ -47,6 +47,8 @@ class Cluster:
         mine = set(listening(os.getpid()))
         self.coordinator_port = next(p for p in mine if p not in self.worker_ports)
         self.ports = [self.coordinator_port, *self.worker_ports]
+        self.sockets = [str(s) for s in box.temp.glob("*/s")]  # of the workers
+        assert len(self.sockets) == 2
 
     def run(self):
         return self.session.run(self.query)[0].to_pylist()
@@ -68,9 +70,17 @@ def cluster(tmp_path_factory, small):
     box.close()
 
 
-def talk(port, data, read=True):
+def connect(address):
+    """A port, or the path of a Unix socket."""
+    s = socket.socket(socket.AF_INET if isinstance(address, int) else socket.AF_UNIX)
+    s.settimeout(2)
+    s.connect(("127.0.0.1", address) if isinstance(address, int) else address)
+    return s
+
+
+def talk(address, data, read=True):
     """Sends, and reads until the other side closes or says nothing for 2 s."""
-    with socket.create_connection(("127.0.0.1", port), timeout=2) as s:
+    with connect(address) as s:
         with contextlib.suppress(OSError):
             s.sendall(data)
             while read and s.recv(65536):
@@ -113,7 +123,7 @@ GARBAGE = {
 def during_a_query(cluster, attack):
     """Attacks each port between the start and the end of a query, and checks this query and the next."""
     q = cluster.session.submit(cluster.query)
-    threads = [threading.Thread(target=attack, args=(p,)) for p in cluster.ports]
+    threads = [threading.Thread(target=attack, args=(a,)) for a in cluster.ports + cluster.sockets]
     for t in threads:
         t.start()
     got = q.table().to_pylist()
@@ -130,7 +140,7 @@ def during_a_query(cluster, attack):
 
 @pytest.mark.parametrize("name", GARBAGE)
 def test_garbage(cluster, name):
-    during_a_query(cluster, lambda port: talk(port, GARBAGE[name], read=name not in ("nothing", "half-preface")))
+    during_a_query(cluster, lambda address: talk(address, GARBAGE[name], read=name not in ("nothing", "half-preface")))
 
 
 def test_a_hundred_silent_peers(cluster):
