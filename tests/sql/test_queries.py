@@ -32,7 +32,7 @@ def runs_in(config, query):
     """Where a configuration can change something: exchanges for partitions, aggregates for two_step_aggregate."""
     if query.only:
         return config in query.only
-    least_stages = {"partitions1": 4, "partitions2": 3}.get(config, 0)
+    least_stages = {"partitions1": 4, "partitions2": 2}.get(config, 0)
     return (query.stages or 9) >= least_stages and (config != "whole" or query.two_step or bool(AGGREGATES.search(query.sql)))
 
 
