@@ -157,7 +157,7 @@ SELECT id, sum(x) FILTER (WHERE ok) OVER (PARTITION BY g), lag(s IGNORE NULLS) O
 -- 2 stages | one-task: window without a common PARTITION BY
 SELECT id, sum(x) OVER (PARTITION BY g), sum(x) OVER (PARTITION BY k), sum(x) OVER (PARTITION BY g, k) FROM facts;
 -- 2 stages | one-task: window without a common PARTITION BY
-SELECT id, d, count(*) OVER (PARTITION BY d), row_number() OVER (PARTITION BY f ORDER BY id) FROM floatsl;
+SELECT id, d, count(*) OVER (PARTITION BY d), row_number() OVER (PARTITION BY f ORDER BY id, d) FROM floatsl;
 -- 2 stages
 SELECT id, x FROM facts QUALIFY row_number() OVER (PARTITION BY g ORDER BY x DESC, id) <= 3;
 -- 3 stages | one-task: window without a common PARTITION BY
