@@ -32,6 +32,7 @@
 
 #define RESERVE_STEP_BYTES_MIN (4u << 20)
 #define RESERVE_STEP_BYTES_MAX (64u << 20)
+#define SEAL_TRIES 20 /* 3 s, see seal() */
 
 typedef struct chunk_list {
   br_chunk *items;
@@ -331,12 +332,22 @@ done:
   return status;
 }
 
+/* The kernel refuses to seal while anything else holds one of the pages for a moment (it moves or ages memory): it waits up to
+ * 0.15 s itself, then says EBUSY. Seen once in thousands of outputs on a busy machine; asked again it passes. */
+static int seal(int fd) {
+  int rc = 0;
+  for (int i = 0; i < SEAL_TRIES; i++) {
+    rc = fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+    if (rc == 0 || errno != EBUSY) break;
+  }
+  return rc;
+}
+
 static br_status finish_memory(br_output *w, br_error *err) {
   /* The tail is small: the node counts the true size when the output comes in, so a refusal here doesn't matter. */
   if (w->chunks.n > 0) (void)reserve_up_to(w, w->end + w->schema_head.len + w->chunks.n * sizeof(br_chunk) + 4096);
   BR_TRY(write_tail(w, err));
-  if (ftruncate(w->fd, (off_t)w->end) != 0 ||
-      fcntl(w->fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+  if (ftruncate(w->fd, (off_t)w->end) != 0 || seal(w->fd) != 0)
     return br_fail_errno(err, errno, BR_BLAME_TASK, "cannot seal the memory of a map output");
   return BR_OK;
 }
