@@ -90,14 +90,16 @@ static void send_table(br_driver *d, br_query *q, uint32_t stage, uint32_t versi
   Brant__Pb__OutputEntry **refs = br_calloc(r->n_tasks, sizeof *refs);
   for (uint32_t m = 0; m < r->n_tasks; m++) {
     br_map_output_id id;
-    if (!br_sched_output(d->sched, q->id, stage, m, &id)) continue;
+    bool growing;
+    if (!br_sched_output(d->sched, q->id, stage, m, &id, &growing)) continue;
     Brant__Pb__OutputEntry *e = &entries[t.n_entries];
     brant__pb__output_entry__init(e);
     e->map = m;
     e->attempt = id.made_by.attempt;
     e->worker = id.worker;
     e->incarnation = id.incarnation;
-    e->bytes = r->tasks[m].bytes_out;
+    e->bytes = growing ? 0 : r->tasks[m].bytes_out;
+    e->growing = growing;
     refs[t.n_entries++] = e;
   }
   t.entries = refs;
@@ -219,6 +221,9 @@ static void carry_out(br_driver *d, const br_action *a) {
       break;
     case BR_ACT_DROP_QUERY: drop_query(d, query); break;
     case BR_ACT_WORKER_GONE: br_cluster_expel(d->cluster, a->worker); break;
+    case BR_ACT_RETIRE_STAGE:
+    case BR_ACT_PROBE:
+    case BR_ACT_RELEASE_WORKER: break; /* not said yet */
     case BR_ACT_WAKE: wake_at(d, a->at_ms); break;
   }
 }

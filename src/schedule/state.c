@@ -213,7 +213,8 @@ bool br_sched_stage_counts(const br_sched *s, uint64_t query, uint32_t stage, br
   return true;
 }
 
-bool br_sched_output(const br_sched *s, uint64_t query, uint32_t stage, uint32_t task, br_map_output_id *out) {
+bool br_sched_output(const br_sched *s, uint64_t query, uint32_t stage, uint32_t task, br_map_output_id *out,
+                     bool *growing) {
   sched_query *q;
   sched_stage *st;
   sched_task *t;
@@ -221,6 +222,7 @@ bool br_sched_output(const br_sched *s, uint64_t query, uint32_t stage, uint32_t
   out->made_by = br_sched_attempt(q, st, t, t->made_by);
   out->worker = s->workers[t->output_at].id;
   out->incarnation = s->workers[t->output_at].incarnation;
+  *growing = false;
   return true;
 }
 

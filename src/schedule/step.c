@@ -63,6 +63,8 @@ static void handle(br_sched *s, const br_event *e, br_actions *out) {
     case BR_EV_CANCEL_QUERY: cancel_query(s, e); break;
     case BR_EV_RESULT_READ: br_sched_result_read(s, e, out); break;
     case BR_EV_FETCH_FAILED: br_sched_fetch_failed(s, e, out); break;
+    case BR_EV_PROBED:
+    case BR_EV_OUTPUTS_LOST:
     case BR_EV_TICK: break;
   }
 }

@@ -77,8 +77,9 @@ static void carry_out_table(sim_world *w, const br_action *a) {
   }
   for (uint32_t t = 0; t < st->n_tasks && a->worker == 0; t++) {
     br_map_output_id o;
+    bool growing;
     q->tasks[st->first + t].table[a->version] =
-        br_sched_output(w->s, a->query, a->stage, t, &o) ? sim_attempt_by_id(w, &o.made_by) : -1;
+        br_sched_output(w->s, a->query, a->stage, t, &o, &growing) ? sim_attempt_by_id(w, &o.made_by) : -1;
   }
   if (to >= 0)
     send_command(w, (uint32_t)to, a, 0);
@@ -103,6 +104,9 @@ static void carry_out(sim_world *w, const br_action *a) {
       if (to >= 0) sim_push(w, w->now_ms + sim_between(&w->rng, 1, 100), SIM_FENCE)->w = (uint32_t)to;
       break;
     case BR_ACT_WAKE: sim_push(w, a->at_ms + (sim_chance(&w->rng, 100) ? sim_below(&w->rng, 50) : 0), SIM_WAKE); break;
+    case BR_ACT_RETIRE_STAGE:
+    case BR_ACT_PROBE:
+    case BR_ACT_RELEASE_WORKER: /* not said yet */
     case BR_ACT_STAGE_DONE:
     case BR_ACT_QUERY_DONE:
     case BR_ACT_QUERY_FAILED: break;

@@ -392,8 +392,9 @@ static void after_query(sim_world *w, sim_query *q) {
   for (uint32_t i = 0; i < q->n_stages; i++)
     for (uint32_t t = 0; t < q->stages[i].n_tasks; t++) {
       br_map_output_id o;
+      bool growing;
       const sim_task *task = sim_task_of(q, i, t);
-      bool there = br_sched_output(w->s, q->id, i, t, &o);
+      bool there = br_sched_output(w->s, q->id, i, t, &o, &growing);
       if (there != (task->alive >= 0) || (there && sim_attempt_by_id(w, &o.made_by) != task->alive))
         sim_bad(w, "q%llu.s%u.t%u: the scheduler has %s output, the model has attempt %d", (unsigned long long)q->id, i,
                 t, there ? "an" : "no", task->alive < 0 ? 0 : w->att[task->alive].id.attempt);

@@ -174,7 +174,8 @@ static inline const char *h_ran(harness *h) {
 static inline uint32_t h_where(const harness *h, uint64_t query, uint32_t stage,
                                uint32_t task) { /* worker; 0: no output */
   br_map_output_id o;
-  return br_sched_output(h->s, query, stage, task, &o) ? o.worker : 0;
+  bool growing;
+  return br_sched_output(h->s, query, stage, task, &o, &growing) ? o.worker : 0;
 }
 
 #define ALL(st) \

@@ -216,11 +216,12 @@ static void test_lost_output_is_made_again_and_the_reader_is_not_charged(void **
   (void)state;
   harness *h = h_new(NULL);
   br_map_output_id o;
+  bool growing;
   h_join(h, 1, 1);
   h_join(h, 2, 1);
   h_query(h, 7, chain, 2);
   h_finish(h, 0);
-  assert_true(br_sched_output(h->s, 7, 0, 1, &o));
+  assert_true(br_sched_output(h->s, 7, 0, 1, &o, &growing));
   h_clear(h);
   fail_fetch(h, 1, 0, &o, 0);
   assert_int_equal(h_act(h, BR_ACT_DROP_OUTPUT)->attempt.task, 1);
@@ -300,12 +301,13 @@ static void test_caller_that_cannot_read_a_result(void **state) {
   (void)state;
   harness *h = h_new(NULL);
   br_error err;
+  bool growing;
   h_join(h, 1, 1);
   h_query(h, 7, one, 1);
   h_done(h, 7, 0, 0);
   br_fail(&err, BR_FETCH, BR_BLAME_FETCH, "can't read");
   err.has_lost = true;
-  assert_true(br_sched_output(h->s, 7, 0, 0, &err.lost));
+  assert_true(br_sched_output(h->s, 7, 0, 0, &err.lost, &growing));
   h_step(h, (br_event){.kind = BR_EV_FETCH_FAILED, .error = &err});
   assert_true(h_runs(h, 7, 0, 0));
   h_done(h, 7, 0, 0);
