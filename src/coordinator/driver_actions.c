@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What the scheduler wants done: each action becomes a command to a worker, a change of the query that others may see, or a timer.
+ * Loop thread. Order: the actions of one step, one after the other; none of them steps the scheduler. Bounds: a command is as
+ * large as its task or output table. */
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/util.h"
+#include "coordinator/driver_inside.h"
+
+static void send_attempt(br_driver *d, const br_action *a, Brant__Pb__Command__WhatCase what) {
+  Brant__Pb__AttemptId id;
+  br_attempt_to_pb(&a->attempt, &id);
+  Brant__Pb__Command cmd = BRANT__PB__COMMAND__INIT;
+  cmd.what_case = what;
+  cmd.cancel = &id;
+  br_cluster_send(d->cluster, a->worker, &cmd);
+}
+
+typedef struct version_ctx {
+  br_driver *d;
+  uint64_t query;
+} version_ctx;
+static uint32_t table_version(void *arg, uint32_t stage) {
+  version_ctx *v = arg;
+  return br_sched_table_version(v->d->sched, v->query, stage);
+}
+
+static void run_task(br_driver *d, br_query *q, const br_action *a) {
+  br_arena *arena = br_arena_new();
+  version_ctx v = {d, q->id};
+  pthread_mutex_lock(&q->lock);
+  Brant__Pb__Task *t = br_task_message(q, &a->attempt, table_version, &v, arena);
+  br_stage_run *r = &q->runs[a->attempt.stage];
+  r->started++;
+  if (r->first_start_us == 0) r->first_start_us = br_now_us();
+  if (a->attempt.attempt > 1) q->retries++; /* the first is number 1 */
+  pthread_cond_broadcast(&q->changed);
+  pthread_mutex_unlock(&q->lock);
+  Brant__Pb__Command cmd = BRANT__PB__COMMAND__INIT;
+  cmd.what_case = BRANT__PB__COMMAND__WHAT_RUN;
+  cmd.run = t;
+  br_cluster_send(d->cluster, a->worker, &cmd);
+  br_events_emit(d->events, "task_assigned", "{s:I, s:I, s:I, s:I, s:I}", "query", (json_int_t)q->id, "stage",
+                 (json_int_t)a->attempt.stage, "task", (json_int_t)a->attempt.task, "attempt",
+                 (json_int_t)a->attempt.attempt, "worker", (json_int_t)a->worker);
+  br_arena_free(arena);
+}
+
+static void send_table(br_driver *d, br_query *q, uint32_t stage, uint32_t version, uint32_t only_worker) {
+  br_stage_run *r = &q->runs[stage];
+  Brant__Pb__OutputTable t = BRANT__PB__OUTPUT_TABLE__INIT;
+  t.query = q->id;
+  t.stage = stage;
+  t.version = version;
+  t.partitions = r->plan->partitions ? r->plan->partitions : 1;
+  t.maps = r->n_tasks;
+  Brant__Pb__OutputEntry *entries = br_calloc(r->n_tasks, sizeof *entries);
+  Brant__Pb__OutputEntry **refs = br_calloc(r->n_tasks, sizeof *refs);
+  for (uint32_t m = 0; m < r->n_tasks; m++) {
+    br_map_output_id id;
+    bool growing;
+    if (!br_sched_output(d->sched, q->id, stage, m, &id, &growing)) continue;
+    Brant__Pb__OutputEntry *e = &entries[t.n_entries];
+    brant__pb__output_entry__init(e);
+    e->map = m;
+    e->attempt = id.made_by.attempt;
+    e->worker = id.worker;
+    e->incarnation = id.incarnation;
+    e->bytes = growing ? 0 : r->tasks[m].bytes_out;
+    e->growing = growing;
+    refs[t.n_entries++] = e;
+  }
+  t.entries = refs;
+  Brant__Pb__Command cmd = BRANT__PB__COMMAND__INIT;
+  cmd.what_case = BRANT__PB__COMMAND__WHAT_TABLE;
+  cmd.table = &t;
+  if (only_worker != 0)
+    br_cluster_send(d->cluster, only_worker, &cmd);
+  else
+    br_cluster_broadcast(d->cluster, &cmd);
+  free(refs);
+  free(entries);
+}
+
+static void stage_done(br_driver *d, br_query *q, uint32_t stage) {
+  pthread_mutex_lock(&q->lock);
+  br_stage_run *r = &q->runs[stage];
+  q->stages_done++;
+  r->last_done_us = br_now_us();
+  if (r->first_start_us == 0) r->first_start_us = r->last_done_us;
+  br_events_emit(d->events, "stage_done", "{s:I, s:I, s:I, s:I, s:I}", "query", (json_int_t)q->id, "stage",
+                 (json_int_t)stage, "tasks", (json_int_t)r->n_tasks, "rows", (json_int_t)r->rows_out, "bytes",
+                 (json_int_t)r->bytes_out);
+  pthread_cond_broadcast(&q->changed);
+  pthread_mutex_unlock(&q->lock);
+}
+
+static void result_ready(br_driver *d, br_query *q, const br_action *a) {
+  /* Versions of this stage's table are counted here: it has no other readers. The worker opens the output to the caller. */
+  pthread_mutex_lock(&q->lock);
+  uint32_t version = ++q->table_versions;
+  send_table(d, q, a->attempt.stage, version, a->worker);
+  br_result_part *p = &q->results[a->attempt.task];
+  if (!p->read) {
+    p->ready = true;
+    p->version = version;
+    p->id = (br_map_output_id){.made_by = a->attempt, .worker = a->worker, .incarnation = a->incarnation};
+  }
+  pthread_cond_broadcast(&q->changed);
+  pthread_mutex_unlock(&q->lock);
+}
+
+/* Workers count since they started. With the query's lock. */
+void br_driver_take_gauges(br_driver *d, br_query *q) {
+  uint64_t spilled = 0;
+  br_cluster_gauges(d->cluster, &q->peak_pss_bytes, &spilled, NULL);
+  if (spilled < q->spilled_before_bytes) q->spilled_before_bytes = spilled; /* a worker is gone */
+  if (spilled - q->spilled_before_bytes > q->spilled_bytes) q->spilled_bytes = spilled - q->spilled_before_bytes;
+}
+
+/* Its event comes before the caller sees the end: who closes the session then has missed none. */
+void br_driver_finish(br_driver *d, br_query *q, const br_error *err) {
+  pthread_mutex_lock(&q->lock);
+  br_driver_take_gauges(d, q);
+  q->end_us = br_now_us();
+  pthread_mutex_unlock(&q->lock);
+  br_events_emit(d->events, err == NULL ? "query_done" : "query_failed", "{s:I, s:s, s:s, s:I}", "query",
+                 (json_int_t)q->id, "code", err ? br_code_name(err->code) : "OK", "message", err ? err->message : "",
+                 "wall_us_taken", (json_int_t)(q->end_us - q->start_us));
+  pthread_mutex_lock(&q->lock);
+  q->state = err == NULL ? BR_QUERY_DONE : BR_QUERY_FAILED;
+  if (err != NULL) q->error = *err;
+  pthread_cond_broadcast(&q->changed);
+  pthread_mutex_unlock(&q->lock);
+}
+
+static void drop_stage(br_driver *d, uint64_t query, uint32_t stage) {
+  Brant__Pb__DropStage drop = BRANT__PB__DROP_STAGE__INIT;
+  drop.query = query;
+  drop.stage = stage;
+  Brant__Pb__Command cmd = BRANT__PB__COMMAND__INIT;
+  cmd.what_case = BRANT__PB__COMMAND__WHAT_DROP;
+  cmd.drop = &drop;
+  br_cluster_broadcast(d->cluster, &cmd);
+}
+
+void br_driver_stop_deadline(br_query *q) {
+  br_timer_stop(q->deadline);
+  q->deadline = NULL;
+}
+
+static void drop_query(br_driver *d, uint64_t query) {
+  br_query *q = br_map_remove(d->queries, query);
+  Brant__Pb__Command cmd = BRANT__PB__COMMAND__INIT;
+  cmd.what_case = BRANT__PB__COMMAND__WHAT_DROP_QUERY;
+  cmd.drop_query = query;
+  br_cluster_broadcast(d->cluster, &cmd);
+  if (q == NULL) return;
+  br_driver_stop_deadline(q);
+  br_query_unref(q);
+}
+
+static void on_tick(void *arg) {
+  br_driver *d = arg;
+  br_timer_stop(d->tick);
+  d->tick = NULL;
+  br_event e = {.kind = BR_EV_TICK};
+  br_driver_step(d, &e);
+}
+
+static void wake_at(br_driver *d, uint64_t at_ms) {
+  if (d->tick != NULL && d->tick_at_ms <= at_ms) return;
+  br_timer_stop(d->tick);
+  uint64_t now = br_now_ms();
+  d->tick_at_ms = at_ms;
+  d->tick = br_timer_start(d->loop, at_ms > now ? at_ms - now : 1, 0, on_tick, d);
+}
+
+void br_driver_carry_out(br_driver *d, const br_action *a) {
+  uint64_t query = a->query ? a->query : a->attempt.query;
+  br_query *q = query ? br_map_get(d->queries, query) : NULL;
+  switch (a->kind) {
+    case BR_ACT_RUN:
+      if (q != NULL) run_task(d, q, a);
+      break;
+    case BR_ACT_CANCEL: send_attempt(d, a, BRANT__PB__COMMAND__WHAT_CANCEL); break;
+    case BR_ACT_TABLE:
+      if (q != NULL) send_table(d, q, a->stage, a->version, a->worker);
+      break;
+    case BR_ACT_STAGE_DONE:
+      if (q != NULL) stage_done(d, q, a->stage);
+      break;
+    case BR_ACT_RESULT:
+      if (q != NULL) result_ready(d, q, a);
+      break;
+    case BR_ACT_DROP_STAGE: drop_stage(d, query, a->stage); break;
+    case BR_ACT_DROP_OUTPUT: break; /* the worker's store keeps the newest attempt of a task only */
+    case BR_ACT_QUERY_DONE:
+      if (q != NULL) br_driver_finish(d, q, NULL);
+      break;
+    case BR_ACT_QUERY_FAILED:
+      if (q != NULL) br_driver_finish(d, q, &a->error);
+      break;
+    case BR_ACT_DROP_QUERY: drop_query(d, query); break;
+    case BR_ACT_WORKER_GONE: br_cluster_expel(d->cluster, a->worker); break;
+    case BR_ACT_RETIRE_STAGE:
+    case BR_ACT_PROBE:
+    case BR_ACT_RELEASE_WORKER: break; /* not said yet */
+    case BR_ACT_WAKE: wake_at(d, a->at_ms); break;
+  }
+}

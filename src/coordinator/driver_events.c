@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What workers say: joins, losses and reports become events of the scheduler, and what tasks measured goes into their query.
+ * Loop thread. A loss waits for the loop's next turn, since it may come while actions are carried out. Bounds: one report at a time. */
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/util.h"
+#include "coordinator/driver_inside.h"
+
+static void on_joined(void *arg, const br_worker *w) {
+  br_driver *d = arg;
+  br_event e = {.kind = BR_EV_WORKER_JOINED, .worker = w->id, .incarnation = w->incarnation, .slots = w->slots};
+  br_driver_step(d, &e);
+  br_driver_publish_counts(d);
+}
+
+typedef struct lost_msg {
+  br_driver *d;
+  uint32_t worker, incarnation;
+  int pid;
+  bool expelled;
+} lost_msg;
+
+/* In the loop's next turn: a worker may be lost while actions are carried out. */
+static void handle_lost(void *arg) {
+  lost_msg *m = arg;
+  br_driver *d = m->d;
+  void *v = NULL;
+  for (size_t it = 0; br_map_next(d->queries, &it, NULL, &v);) {
+    br_query *q = v;
+    pthread_mutex_lock(&q->lock);
+    q->workers_lost++;
+    if (q->worker_gone != NULL) q->worker_gone(q->gone_arg, m->worker);
+    pthread_mutex_unlock(&q->lock);
+  }
+  br_event e = {.kind = BR_EV_WORKER_LOST, .worker = m->worker, .incarnation = m->incarnation};
+  if (!m->expelled) br_driver_step(d, &e);
+  br_driver_publish_counts(d);
+  if (d->worker_lost != NULL) d->worker_lost(d->lost_arg, m->pid);
+  free(m);
+}
+
+static void on_lost(void *arg, const br_worker *w, bool expelled) {
+  br_driver *d = arg;
+  lost_msg *m = br_malloc(sizeof *m);
+  *m = (lost_msg){d, w->id, w->incarnation, w->pid, expelled};
+  br_loop_post(d->loop, handle_lost, m);
+}
+
+static void count_done(br_driver *d, br_query *q, const br_attempt_id *id, const Brant__Pb__TaskStats *s) {
+  if (id->stage >= q->n_runs || id->task >= q->runs[id->stage].n_tasks || s == NULL) return;
+  pthread_mutex_lock(&q->lock);
+  br_stage_run *r = &q->runs[id->stage];
+  br_task_run *t = &r->tasks[id->task];
+  r->cpu_us += s->cpu_us;
+  r->spill_bytes += s->spill_bytes;
+  if (s->peak_memory_bytes > r->peak_memory_bytes) r->peak_memory_bytes = s->peak_memory_bytes;
+  if (!t->done) { /* a task that runs again makes the same rows: counted once */
+    t->done = true;
+    t->rows_out = s->rows_out;
+    t->bytes_out = s->bytes_out;
+    t->wall_us = s->wall_us;
+    r->done++;
+    r->rows_in += s->rows_in;
+    r->bytes_in += s->bytes_in;
+    r->rows_out += s->rows_out;
+    r->bytes_out += s->bytes_out;
+    r->remote_bytes += s->remote_bytes_in;
+    r->wall_us += s->wall_us;
+    uint32_t parts = r->plan->partitions ? r->plan->partitions : 1;
+    for (size_t i = 0; i < s->n_partition_rows && i < parts; i++) r->partition_rows[i] += s->partition_rows[i];
+  }
+  br_driver_take_gauges(d, q);
+  pthread_cond_broadcast(&q->changed);
+  pthread_mutex_unlock(&q->lock);
+}
+
+static void task_done(br_driver *d, const br_worker *w, const Brant__Pb__TaskDone *t) {
+  br_event e = {
+      .kind = BR_EV_TASK_DONE, .worker = w->id, .incarnation = w->incarnation, .attempt = br_attempt_from_pb(t->id)};
+  br_query *q = br_map_get(d->queries, e.attempt.query);
+  if (q == NULL) return;
+  count_done(d, q, &e.attempt, t->stats);
+  e.bytes = t->stats ? t->stats->bytes_out : 0;
+  br_events_emit(d->events, "task_done", "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "query",
+                 (json_int_t)e.attempt.query, "stage", (json_int_t)e.attempt.stage, "task", (json_int_t)e.attempt.task,
+                 "attempt", (json_int_t)e.attempt.attempt, "worker", (json_int_t)w->id, "rows",
+                 (json_int_t)(t->stats ? t->stats->rows_out : 0), "bytes", (json_int_t)e.bytes, "wall_us_taken",
+                 (json_int_t)(t->stats ? t->stats->wall_us : 0));
+  br_driver_step(d, &e);
+}
+
+static void task_failed(br_driver *d, const br_worker *w, const Brant__Pb__TaskFailed *t) {
+  br_error why;
+  br_error_from_pb(t->error, &why);
+  if (why.worker == 0 && why.blame != BR_BLAME_FETCH) why.worker = w->id;
+  br_event e = {.kind = BR_EV_TASK_FAILED,
+                .worker = w->id,
+                .incarnation = w->incarnation,
+                .attempt = br_attempt_from_pb(t->id),
+                .error = &why};
+  br_events_emit(d->events, "task_failed", "{s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "query", (json_int_t)e.attempt.query,
+                 "stage", (json_int_t)e.attempt.stage, "task", (json_int_t)e.attempt.task, "attempt",
+                 (json_int_t)e.attempt.attempt, "worker", (json_int_t)w->id, "code", br_code_name(why.code), "message",
+                 why.message);
+  br_driver_step(d, &e);
+}
+
+static void executor_lost(br_driver *d, const br_worker *w, const Brant__Pb__ExecutorLost *x) {
+  br_error why;
+  br_error_from_pb(x->error, &why);
+  br_attempt_id *ids = br_calloc(x->n_running, sizeof *ids);
+  for (size_t i = 0; i < x->n_running; i++) {
+    ids[i] = br_attempt_from_pb(x->running[i]);
+    br_query *q = br_map_get(d->queries, ids[i].query);
+    if (q == NULL) continue;
+    pthread_mutex_lock(&q->lock);
+    q->executors_lost++;
+    pthread_mutex_unlock(&q->lock);
+  }
+  br_log(BR_LOG_WARN, "worker %u lost an executor (pid %d, %zu tasks): %s", w->id, x->pid, x->n_running, why.message);
+  br_events_emit(d->events, "executor_lost", "{s:I, s:I, s:I, s:s}", "worker", (json_int_t)w->id, "pid",
+                 (json_int_t)x->pid, "tasks", (json_int_t)x->n_running, "message", why.message);
+  br_event e = {.kind = BR_EV_EXECUTOR_LOST,
+                .worker = w->id,
+                .incarnation = w->incarnation,
+                .attempts = ids,
+                .n_attempts = x->n_running,
+                .error = &why};
+  br_driver_step(d, &e);
+  free(ids);
+}
+
+static void on_refused(void *arg, const br_error *why) {
+  br_driver *d = arg;
+  pthread_mutex_lock(&d->lock);
+  d->refused = *why;
+  pthread_mutex_unlock(&d->lock);
+}
+
+static void on_report(void *arg, const br_worker *w, const Brant__Pb__Report *r) {
+  br_driver *d = arg;
+  uint32_t id = w->id, incarnation = w->incarnation;
+  br_event heard = {.kind = BR_EV_WORKER_HEARD, .worker = id, .incarnation = incarnation};
+  br_driver_step(d, &heard);
+  for (size_t i = 0; i < r->n_started; i++) {
+    br_event e = {.kind = BR_EV_TASK_STARTED,
+                  .worker = id,
+                  .incarnation = incarnation,
+                  .attempt = br_attempt_from_pb(r->started[i])};
+    br_events_emit(d->events, "task_started", "{s:I, s:I, s:I, s:I, s:I}", "query", (json_int_t)e.attempt.query,
+                   "stage", (json_int_t)e.attempt.stage, "task", (json_int_t)e.attempt.task, "attempt",
+                   (json_int_t)e.attempt.attempt, "worker", (json_int_t)id);
+    br_driver_step(d, &e);
+  }
+  /* Handling one event may expel the worker that told the rest: look it up again each time. */
+  for (size_t i = 0; i < r->n_done && (w = br_cluster_find(d->cluster, id)) != NULL; i++) task_done(d, w, r->done[i]);
+  for (size_t i = 0; i < r->n_failed && (w = br_cluster_find(d->cluster, id)) != NULL; i++)
+    task_failed(d, w, r->failed[i]);
+  for (size_t i = 0; i < r->n_executor_lost && (w = br_cluster_find(d->cluster, id)) != NULL; i++)
+    executor_lost(d, w, r->executor_lost[i]);
+  if (r->leaving) {
+    br_event e = {.kind = BR_EV_WORKER_DRAINING, .worker = id, .incarnation = incarnation};
+    br_driver_step(d, &e);
+  }
+}
+
+br_cluster_handlers br_driver_handlers(br_driver *d) {
+  return (br_cluster_handlers){
+      .arg = d, .joined = on_joined, .lost = on_lost, .refused = on_refused, .report = on_report};
+}

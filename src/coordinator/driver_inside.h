@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The inside of the query driver, shared by its files. Loop thread only, but for what `lock` guards.
+ *   driver.c           made, stepped, ended; numbers that other threads ask for
+ *   driver_events.c    what workers say becomes events
+ *   driver_requests.c  what other threads ask for becomes events
+ *   driver_actions.c   the scheduler's actions become commands
+ */
+#ifndef BRANT_COORDINATOR_DRIVER_INSIDE_H
+#define BRANT_COORDINATOR_DRIVER_INSIDE_H
+
+#include "base/map.h"
+#include "coordinator/driver.h"
+
+struct br_driver {
+  br_loop *loop;
+  br_cluster *cluster;
+  br_sched *sched;
+  br_events *events;
+  br_map *queries; /* id -> br_query, one reference each */
+  br_actions actions;
+  br_timer *tick;
+  uint64_t tick_at_ms;
+  bool stepping;
+  void (*worker_lost)(void *arg, int pid);
+  void *lost_arg;
+
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  uint32_t n_workers, n_slots;
+  br_error refused; /* the last join that was; code 0: none */
+};
+
+/* driver.c: one event in, all its actions out; not from inside an action. */
+void br_driver_step(br_driver *d, br_event *e);
+void br_driver_publish_counts(br_driver *d);
+
+/* driver_actions.c */
+void br_driver_carry_out(br_driver *d, const br_action *a);
+void br_driver_finish(br_driver *d, br_query *q, const br_error *err); /* err NULL: well */
+void br_driver_stop_deadline(br_query *q);
+void br_driver_take_gauges(br_driver *d, br_query *q); /* with the query's lock */
+
+/* driver_events.c */
+br_cluster_handlers br_driver_handlers(br_driver *d);
+
+#endif
