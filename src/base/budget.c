@@ -93,15 +93,28 @@ uint64_t br_memory_available_bytes(void) {
   return least;
 }
 
-uint64_t br_process_pss_bytes(int pid) {
-  char path[64], text[2048];
-  snprintf(path, sizeof path, "/proc/%d/smaps_rollup", pid);
+static ssize_t read_proc(int pid, const char *name, char *text, size_t n) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/%s", pid, name);
   int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
-  ssize_t n = read(fd, text, sizeof text - 1);
+  if (fd < 0) return -1;
+  ssize_t got = read(fd, text, n - 1);
   close(fd);
-  if (n <= 0) return 0;
-  text[n] = 0;
+  text[got > 0 ? got : 0] = 0;
+  return got;
+}
+
+uint64_t br_process_pss_bytes(int pid) {
+  char text[2048];
+  if (read_proc(pid, "smaps_rollup", text, sizeof text) <= 0) return 0;
   const char *at = strstr(text, "\nPss:");
   return at ? strtoull(at + 5, NULL, 10) * 1024 : 0;
+}
+
+uint64_t br_process_anon_bytes(int pid) {
+  char text[256], *end;
+  if (read_proc(pid, "statm", text, sizeof text) <= 0) return 0;
+  strtoull(text, &end, 10); /* address space */
+  uint64_t resident = strtoull(end, &end, 10), shared = strtoull(end, &end, 10);
+  return resident > shared ? (resident - shared) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }

@@ -22,5 +22,8 @@ void br_budget_release(br_budget *b, uint64_t bytes);
 uint64_t br_memory_available_bytes(void);
 /* Proportional set size of one process (/proc/<pid>/smaps_rollup), 0 when it can't be read. */
 uint64_t br_process_pss_bytes(int pid);
+/* What it has for itself (resident, without files and shared memory), from a counter: microseconds, where PSS walks page tables
+ * for tens of milliseconds a GB, during which the process can't map a page. 0 when it can't be read. */
+uint64_t br_process_anon_bytes(int pid);
 
 #endif

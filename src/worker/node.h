@@ -210,6 +210,10 @@ void br_gauge_fill(br_node *n, Brant__Pb__WorkerGauge *g);
 char *br_gauge_json(br_node *n);
 
 /* ---- node.c */
+typedef struct br_gauge_state {               /* of gauge.c */
+  uint64_t walked_ms, walked_bytes;           /* the last walk; 0: none yet */
+  uint64_t counted_bytes, counted_peak_bytes; /* the cheap counters then; the highest at any walk */
+} br_gauge_state;
 struct br_node {
   const br_node_options *o;
   br_loop *loop;
@@ -232,6 +236,7 @@ struct br_node {
   bool stopping, leaving, sampling, sample_again_report;
   uint64_t stop_ms, ticked_ms;
   uint64_t pss_bytes, pss_peak_bytes, served_bytes;
+  br_gauge_state gauge;
   int exit_code;
 };
 /* Any number of times; the first one decides the exit code. Soon br_node_main returns. */

@@ -87,18 +87,20 @@ static void the_machine(void **state) {
 
 static void own_memory_is_seen(void **state) {
   (void)state;
-  uint64_t before = br_process_pss_bytes(getpid());
+  uint64_t before = br_process_pss_bytes(getpid()), own_before = br_process_anon_bytes(getpid());
   assert_true(before > 100000);
   size_t n = 32u << 20;
   char *p = malloc(n);
   assert_non_null(p);
   memset(p, 1, n);
-  uint64_t with = br_process_pss_bytes(getpid());
+  uint64_t with = br_process_pss_bytes(getpid()), own = br_process_anon_bytes(getpid());
   volatile char keep = p[n / 2];
   (void)keep;
   free(p);
   assert_true(with >= before + n - (1u << 20));
+  assert_true(own >= own_before + n - (1u << 20));
   assert_int_equal(br_process_pss_bytes(0), 0); /* no such process */
+  assert_int_equal(br_process_anon_bytes(0), 0);
 }
 
 int main(void) {
