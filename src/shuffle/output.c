@@ -18,6 +18,7 @@
 #include "base/mem.h"
 #include "base/util.h"
 #include "shuffle/fileio.h"
+#include "shuffle/files.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -49,7 +50,8 @@ struct br_output {
   uint32_t partitions;
   br_codec codec_memory, codec_disk;
   br_reserver reserver;
-  char *path;
+  char *path;      /* of the file that is written */
+  char *published; /* in a shared directory: the name it gets at the commit, else NULL */
   br_buf schema_head;
   uint64_t run_limit_bytes;
 
@@ -71,6 +73,21 @@ struct br_output {
 static void list_add(chunk_list *l, const br_chunk *c) {
   br_grow((void **)&l->items, &l->capacity, l->n, sizeof *l->items);
   l->items[l->n++] = *c;
+}
+
+/* In a shared directory it's on disk from the first byte. */
+static br_status open_shared(br_output *w, const char *dir, br_error *err) {
+  free(w->path);
+  w->published = br_files_path(dir, &w->id);
+  w->path = br_asprintf("%s" BR_FILES_PART_SUFFIX, w->published);
+  BR_TRY(br_files_create(dir, w->path, w->id.stage, &w->fd, err));
+  w->on_disk = true;
+  return BR_OK;
+}
+
+static br_status open_memory(br_output *w, br_error *err) {
+  w->fd = memfd_create("brant-map-output", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  return w->fd >= 0 ? BR_OK : br_fail_errno(err, errno, BR_BLAME_TASK, "cannot create memory for a map output");
 }
 
 static char *make_path(const br_writer_options *o) {
@@ -100,13 +117,10 @@ br_status br_output_new(const br_writer_options *o, br_output **out, br_error *e
   pthread_mutex_init(&w->lock, NULL);
   pthread_cond_init(&w->written, NULL);
   w->end = BR_MAPFILE_HEADER_BYTES;
-  w->fd = memfd_create("brant-map-output", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (w->fd < 0) {
-    status = br_fail_errno(err, errno, BR_BLAME_TASK, "cannot create memory for a map output");
-    goto done;
-  }
+  w->fd = -1;
+  BR_TRY_GOTO(o->shared_dir != NULL ? open_shared(w, o->shared_dir, err) : open_memory(w, err));
   br_mapfile_header(header);
-  BR_TRY_GOTO(br_shuffle_pwrite(w->fd, header, sizeof header, 0, NULL, err));
+  BR_TRY_GOTO(br_shuffle_pwrite(w->fd, header, sizeof header, 0, w->on_disk ? w->path : NULL, err));
   BR_TRY_GOTO(br_ipc_encode_schema(o->schema, &w->schema_head, err));
   *out = w;
 done:
@@ -366,16 +380,23 @@ static br_status finish_disk(br_output *w, br_error *err) {
   return status == BR_OK ? write_tail(w, err) : status;
 }
 
+static br_status publish(br_output *w, br_error *err) {
+  int fd = w->fd;
+  w->fd = -1;
+  return br_files_publish(fd, w->path, w->published, err);
+}
+
 br_status br_output_commit(br_output *w, br_map_output *out, br_error *err) {
   bool disk = w->on_disk;
   if (w->committed) return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "a map output is committed twice");
   br_status status = disk ? finish_disk(w, err) : finish_memory(w, err);
+  if (status == BR_OK && w->published != NULL) status = publish(w, err);
   BR_TRY(status);
   *out = (br_map_output){.fd = w->fd,
                          .in_memory = !disk,
-                         .path = disk ? br_strdup(w->path) : NULL,
+                         .path = disk ? br_strdup(w->published != NULL ? w->published : w->path) : NULL,
                          .file_bytes = w->end,
-                         .spilled_bytes = disk ? w->end : 0,
+                         .spilled_bytes = disk && w->published == NULL ? w->end : 0,
                          .reserved_bytes = w->reserver.reserve != NULL ? w->granted_bytes : 0,
                          .partition_rows = br_calloc(w->partitions, sizeof(uint64_t)),
                          .partition_bytes = br_calloc(w->partitions, sizeof(uint64_t))};
@@ -406,6 +427,7 @@ void br_output_free(br_output *w) {
   free(w->chunks.items);
   br_buf_free(&w->schema_head);
   free(w->path);
+  free(w->published);
   pthread_cond_destroy(&w->written);
   pthread_mutex_destroy(&w->lock);
   pthread_rwlock_destroy(&w->mode);

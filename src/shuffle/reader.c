@@ -15,6 +15,7 @@
 #include "shuffle/reader_internal.h"
 
 #include "base/mem.h"
+#include "shuffle/files.h"
 #include "base/util.h"
 #include <stdlib.h>
 #include <string.h>
@@ -133,6 +134,7 @@ br_status br_reader_open(const br_reader_options *o, br_reader **out, br_error *
     br_reader_unref(r);
     return status;
   }
+  if (o->shared_dir != NULL) r->files = br_files_new(o);
   open_remote(r, o);
   if (r->n_remote > 0) {
     atomic_fetch_add(&r->refs, 1);
@@ -160,6 +162,7 @@ void br_reader_unref(br_reader *r) {
     free(s->uri);
   }
   for (size_t i = 0; i < r->n_local; i++) br_mapfile_unref(r->local[i].file);
+  br_files_free(r->files);
   free(r->remote);
   free(r->local);
   free(r->secret);
@@ -351,6 +354,7 @@ static br_status decode_local(br_reader *r, const taken *t, br_batch **out, br_e
 br_status br_reader_next(br_reader *r, br_batch **out, br_error *err) {
   taken t;
   *out = NULL;
+  if (r->files != NULL) return br_files_next(r, r->files, out, err);
   BR_TRY(wait_for_next(r, &t, err));
   if (t.end) return BR_OK;
   br_batch *batch = NULL;

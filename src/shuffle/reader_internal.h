@@ -62,6 +62,7 @@ struct br_reader {
   size_t n_local;
   remote_source *remote;
   size_t n_remote;
+  struct br_files *files; /* the sources are files of a shared directory (files_reader.c), else NULL */
 
   /* loop thread */
   br_timer *watch;

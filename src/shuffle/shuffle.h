@@ -39,6 +39,8 @@ typedef struct br_writer_options {
   const void *const *bounds;
   const uint32_t *bound_bytes;
   uint32_t n_bounds; /* RANGE: n_bounds + 1 = partitions; sorted byte strings, borrowed */
+  const char *
+      shared_dir; /* files backend: the query's directory; the output is a file below it, never in memory. NULL: none */
 } br_writer_options;
 
 typedef struct br_map_output { /* what a commit hands over */
@@ -125,6 +127,11 @@ typedef struct br_read_remote {
   const char *uri;
   uint32_t worker, incarnation, outputs;
 } br_read_remote; /* strings are copied */
+typedef struct
+    br_read_file { /* files backend: an output below shared_dir; worker, incarnation: who made it, for errors */
+  uint32_t map, worker, incarnation;
+  uint16_t attempt;
+} br_read_file;
 typedef struct br_reader_options {
   br_loop *loop;           /* its network; the reader is created and freed on any thread, next() blocks on others */
   const br_schema *schema; /* expected; a source with other types is BR_CORRUPT */
@@ -139,6 +146,9 @@ typedef struct br_reader_options {
   const char *secret;
   uint32_t retry, retry_ms; /* of a failed fetch: 3, 200 doubling; never after a batch of that source was delivered */
   uint32_t silent_ms;       /* a source that sends nothing this long fails; 0: 30,000 */
+  const char *shared_dir;   /* files backend: all sources are `file`s below this directory. NULL: none */
+  const br_read_file *file;
+  size_t n_file;
 } br_reader_options;
 typedef struct br_reader br_reader;
 BR_MUST_USE br_status br_reader_open(const br_reader_options *o, br_reader **out, br_error *err);
@@ -176,5 +186,19 @@ typedef struct br_shuffle_backend {
   void (*drop)(br_store *s, uint64_t query, const uint32_t *stage_or_all);
 } br_shuffle_backend;
 extern const br_shuffle_backend br_flight_backend;
+extern const br_shuffle_backend br_files_backend; /* options with shared_dir */
+
+/* ---- directories of the files backend (coordinator). Any thread, but they wait for the file system: not on a loop's. ---------- */
+#define BR_FILES_TOUCH_MS 60000u
+/* Can `parent` (shuffle_dir) be written? Removes what dead sessions left in it. */
+BR_MUST_USE br_status br_files_dirs_check(const char *parent, size_t *removed, br_error *err);
+typedef struct br_files_dir br_files_dir;
+BR_MUST_USE br_status br_files_dir_new(const char *parent, uint64_t query, br_files_dir **out, br_error *err);
+const char *br_files_dir_path(const br_files_dir *d);
+void br_files_dir_touch(
+    br_files_dir *d); /* each BR_FILES_TOUCH_MS, or sessions on other machines take it for a dead one's */
+void br_files_dir_drop_stage(const br_files_dir *d, uint32_t stage);
+void br_files_dir_drop_output(const br_files_dir *d, const br_attempt_id *id);
+void br_files_dir_remove(br_files_dir *d); /* and frees it */
 
 #endif
