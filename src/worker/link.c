@@ -2,13 +2,15 @@
  * The connection to the coordinator. Down: the stream of the action "join", one Command a Result, the welcome first. Up: the
  * action "report", one under way at a time, with a sequence number; a report that failed while the stream stands is sent again
  * as it was. The end of the stream, a report without answer for silent_ms, or BR_NODE_REPORT_TRIES failed ones: the coordinator is
- * lost and the worker ends (what it holds is worth nothing without it).
+ * lost and this life of the worker ends (what it holds is worth nothing without it); rejoin.c may begin another.
  * Events are kept packed: packed Reports may be concatenated. Loop thread. Bounds: the events of one report are
  * BR_NODE_REPORT_BYTES; the queue holds what ended tasks say, at most a few for each slot between two reports. */
 #include "worker/node.h"
 
 #include "base/mem.h"
 #include "base/util.h"
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -30,7 +32,10 @@ static void flush_soon(br_node *n) {
   br_loop_post(n->loop, on_flush, n);
 }
 
-static void lost(br_node *n, const char *why) { br_node_stop(n, BR_NODE_EXIT_COORDINATOR_LOST, why); }
+/* One that is to end anyway has nobody left to wait for. */
+static void lost(br_node *n, const char *why) {
+  br_node_stop(n, n->draining || n->leaving ? BR_NODE_EXIT_OK : BR_NODE_EXIT_COORDINATOR_LOST, why);
+}
 
 /* ---- events */
 
@@ -103,6 +108,11 @@ void br_link_gauge(br_node *n) {
   flush_soon(n);
 }
 
+void br_link_drain(br_node *n) {
+  n->link.draining = true;
+  flush_soon(n);
+}
+
 void br_link_leave(br_node *n) {
   n->link.leaving = true;
   if (n->worker)
@@ -138,7 +148,8 @@ static bool compose(br_node *n) {
     br_gauge_fill(n, &g);
     r.gauge = &g;
   }
-  bool any = r.n_progress || r.gauge || r.leaving || l->first;
+  r.draining = l->draining && !l->drain_sent;
+  bool any = r.n_progress || r.gauge || r.leaving || r.draining || l->first;
   if (any) {
     r.worker = n->worker, r.incarnation = n->incarnation, r.seq = ++l->seq;
     br_pb_pack(&r.base, &l->sending);
@@ -152,6 +163,7 @@ static bool compose(br_node *n) {
     }
     l->gauge_due = false;
     if (r.leaving) l->leave_sent = true;
+    if (r.draining) l->drain_sent = true;
   }
   free(items);
   free(refs);
@@ -261,6 +273,9 @@ static void command(br_node *n, Brant__Pb__Command *c) {
     case BRANT__PB__COMMAND__WHAT_PEER_GONE: peer_gone(n, c->peer_gone); break;
     case BRANT__PB__COMMAND__WHAT_DROP: drop(n, c->drop->query, &c->drop->stage); break;
     case BRANT__PB__COMMAND__WHAT_DROP_QUERY: drop(n, c->drop_query, NULL); break;
+    case BRANT__PB__COMMAND__WHAT_RELEASE:
+      if (n->draining) br_node_leave(n);
+      break;
     case BRANT__PB__COMMAND__WHAT_SHUTDOWN: br_node_stop(n, BR_NODE_EXIT_OK, "the coordinator ends"); break;
     default: break; /* of a later version */
   }
@@ -283,10 +298,10 @@ static void on_command(void *arg, const void *body, size_t bytes) {
 static void join_failed(br_node *n, const br_error *err) {
   br_link *l = &n->link;
   bool may_pass = err->code == BR_NETWORK || err->code == BR_TIMEOUT;
-  if (may_pass && n->o->parent_fd < 0 && br_now_ms() - l->since_ms < BR_NODE_JOIN_MS) {
-    if (!l->told_waiting)
-      br_log(BR_LOG_WARN, "no coordinator at %s yet (%s): trying for %u s", n->o->join, err->message,
-             BR_NODE_JOIN_MS / 1000);
+  if (may_pass && n->o->parent_fd < 0 && br_now_ms() < n->join_until_ms) {
+    if (!l->told_waiting && !n->rejoins)
+      br_log(BR_LOG_WARN, "no coordinator at %s yet (%s): trying for %llu s", n->o->join, err->message,
+             (unsigned long long)n->o->join_wait_ms / 1000);
     l->told_waiting = true;
     l->rejoin_at_ms = br_now_ms() + BR_NODE_JOIN_RETRY_MS;
     return;
@@ -294,7 +309,7 @@ static void join_failed(br_node *n, const br_error *err) {
   const char *why = err->code ? err->message : "the coordinator ended the call";
   if (err->code == BR_PERMISSION) why = "the secret of this worker (BRANT_SECRET or --secret-env) is not the cluster's";
   br_log(BR_LOG_ERROR, "cannot join %s: %s", n->o->join, why);
-  br_node_stop(n, BR_NODE_EXIT_FAILED, "the join failed");
+  br_node_stop(n, may_pass && n->rejoins ? BR_NODE_EXIT_COORDINATOR_LOST : BR_NODE_EXIT_FAILED, "the join failed");
 }
 
 static void on_join_end(void *arg, const br_error *err) {
@@ -312,6 +327,7 @@ static void on_join_end(void *arg, const br_error *err) {
 
 static void send_join(br_node *n) {
   br_link *l = &n->link;
+  l->since_ms = br_now_ms();
   Brant__Pb__JoinRequest j = BRANT__PB__JOIN_REQUEST__INIT;
   j.version = (char *)BRANT_VERSION;
   j.uri = n->uri, j.unix_path = n->unix_path ? n->unix_path : (char *)"", j.host_id = n->host_id;
@@ -328,7 +344,6 @@ static void send_join(br_node *n) {
 br_status br_link_open(br_node *n, br_error *err) {
   br_link *l = &n->link;
   l->last = &l->first;
-  l->since_ms = br_now_ms();
   char *uri = br_asprintf("tcp://%s", n->o->join);
   br_flight_client_options o = {.bearer = n->o->secret[0] ? n->o->secret : NULL};
   br_status status = br_flight_client_new(n->loop, uri, &o, &l->client, err);
@@ -338,19 +353,33 @@ br_status br_link_open(br_node *n, br_error *err) {
   return BR_OK;
 }
 
+/* Ctrl-Z stops the program whose session we belong to, not us. */
+static bool parent_is_stopped(const br_node *n) {
+  char path[64], text[512];
+  if (n->o->parent_fd < 0) return false;
+  snprintf(path, sizeof path, "/proc/%d/stat", n->parent_pid);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  ssize_t got = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+  if (fd >= 0) close(fd);
+  text[got > 0 ? got : 0] = 0;
+  const char *p = strrchr(text, ')'); /* after the name, which may hold anything */
+  return p && p[1] && (p[2] == 'T' || p[2] == 't');
+}
+
 void br_link_tick(br_node *n) {
   br_link *l = &n->link;
   uint64_t now = br_now_ms();
   if (!n->worker) {
-    if (now - l->since_ms > BR_NODE_JOIN_MS) {
-      br_log(BR_LOG_ERROR, "cannot join %s: no welcome within %u ms", n->o->join, BR_NODE_JOIN_MS);
-      br_node_stop(n, BR_NODE_EXIT_FAILED, "the join failed");
+    if (!l->rejoin_at_ms && now - l->since_ms > BR_NODE_WELCOME_MS) {
+      br_log(BR_LOG_ERROR, "cannot join %s: no welcome within %u ms", n->o->join, BR_NODE_WELCOME_MS);
+      br_node_stop(n, n->rejoins ? BR_NODE_EXIT_COORDINATOR_LOST : BR_NODE_EXIT_FAILED, "the join failed");
     } else if (l->rejoin_at_ms && now >= l->rejoin_at_ms) {
       l->rejoin_at_ms = 0;
       send_join(n);
     }
     return;
   }
+  if (l->report && parent_is_stopped(n)) l->since_ms = now; /* it answers when it goes on */
   if (l->report && now - l->since_ms > l->silent_ms) {
     lost(n, "the coordinator does not answer");
     return;

@@ -27,7 +27,7 @@ int main(int argc, char **argv) {
     r.rlim_cur = r.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &r) != 0) br_log(BR_LOG_INFO, "the limit of open files stays at its soft value");
   }
-  int code = br_node_main(&o);
+  int code = br_rejoin_run(&o);
   br_node_options_free(&o);
   return code;
 }

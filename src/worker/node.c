@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The worker's life: directory, store, server, executors, join; then the loop; then everything backwards.
- * It ends by br_node_stop: asked to (shutdown, signal), coordinator or parent gone. Idle executors get BR_NODE_STOP_GRACE_MS, then
+ * A worker's life: directory, store, server, executors, join; then the loop; then everything backwards. A process may live several
+ * (rejoin.c); nothing of one is in the next.
+ * It ends by br_node_stop: asked to (shutdown, signal, drained), coordinator or parent gone. Idle executors get BR_NODE_STOP_GRACE_MS, then
  * SIGKILL; all of it takes at most BR_NODE_STOP_MS. Whatever way it ends but by SIGKILL, its directory is removed; after a
  * SIGKILL the executors see their channel close (and get SIGKILL from the kernel), and the next worker on the node cleans up. */
 #include "worker/node.h"
@@ -67,8 +68,9 @@ void br_node_stop(br_node *n, int exit_code, const char *why) {
   n->exit_code = exit_code;
   n->stop_ms = br_now_ms();
   /* A parent that ends takes its coordinator along: nothing to warn of. */
-  bool unexpected = exit_code == BR_NODE_EXIT_COORDINATOR_LOST && n->o->parent_fd < 0;
-  br_log(unexpected ? BR_LOG_WARN : BR_LOG_INFO, "this worker ends: %s", why);
+  bool lost = exit_code == BR_NODE_EXIT_COORDINATOR_LOST;
+  br_log(lost && n->o->parent_fd < 0 ? BR_LOG_WARN : BR_LOG_INFO, "this worker %s: %s",
+         lost ? "stops its tasks and removes its files" : "ends", why);
   br_children_stop(n);
   br_node_check_stopped(n);
 }
@@ -82,6 +84,13 @@ static void stop_tick(br_node *n) {
   br_node_check_stopped(n);
 }
 
+void br_node_leave(br_node *n) {
+  if (n->leaving || n->stopping) return;
+  n->leaving = true;
+  n->stop_ms = br_now_ms();
+  br_link_leave(n);
+}
+
 static void on_tick(void *arg) {
   br_node *n = arg;
   if (n->stopping) {
@@ -92,58 +101,15 @@ static void on_tick(void *arg) {
     br_node_stop(n, BR_NODE_EXIT_OK, "asked to end");
     return;
   }
+  if (n->draining && !n->leaving && br_now_ms() >= n->drain_until_ms) {
+    br_log(BR_LOG_WARN, "it was not released within --drain %llu s: it leaves with what others may still need",
+           (unsigned long long)n->o->drain_ms / 1000);
+    br_node_leave(n);
+  }
   br_link_tick(n);
   if (n->stopping) return;
   br_children_tick(n);
   br_tasks_tick(n);
-}
-
-static void leave(br_node *n) {
-  if (n->leaving || n->stopping) return;
-  n->leaving = true;
-  n->stop_ms = br_now_ms();
-  br_link_leave(n);
-}
-
-/* ---- signals and the parent */
-
-static void on_signal(uv_signal_t *h, int number) {
-  br_node *n = h->data;
-  if (number == SIGCHLD)
-    br_children_reap(n);
-  else if (number != SIGUSR2)
-    leave(n);
-  else if (getppid() != n->parent_pid) /* else only the thread that started us ended */
-    br_node_stop(n, BR_NODE_EXIT_OK, "its parent is gone");
-}
-
-static const int watched[] = {SIGCHLD, SIGTERM, SIGINT, SIGUSR2};
-#define WATCHED (sizeof watched / sizeof *watched)
-
-static br_status watch_signals(br_node *n, br_error *err) {
-  for (size_t i = 0; i < WATCHED; i++) {
-    uv_signal_t *h = &n->signals[n->n_signals];
-    int r = uv_signal_init(br_loop_uv(n->loop), h);
-    if (r == 0) {
-      n->n_signals++;
-      h->data = n;
-      r = uv_signal_start(h, on_signal, watched[i]);
-    }
-    if (r < 0) return br_fail(err, BR_INTERNAL, BR_BLAME_WORKER, "cannot watch a signal: %s", uv_strerror(r));
-  }
-  return BR_OK;
-}
-
-static void ignore_signal(uv_signal_t *h, int number) { (void)h, (void)number; }
-
-/* libuv gives a signal back its default action with the last handle for it. These, on a loop that never runs, are for the rest of
- * the process: what comes during the cleaning up must not end it (a parent's death is told after its pipe was closed). */
-static void outlast_signals(void) {
-  static uv_loop_t loop;
-  static uv_signal_t handles[WATCHED];
-  if (uv_loop_init(&loop) != 0) return;
-  for (size_t i = 0; i < WATCHED; i++)
-    if (uv_signal_init(&loop, &handles[i]) == 0) uv_signal_start(&handles[i], ignore_signal, watched[i]);
 }
 
 static void on_parent(uv_poll_t *p, int status, int events) {
@@ -174,8 +140,7 @@ static br_status watch_parent(br_node *n, br_error *err) {
 }
 
 static void close_handles(br_node *n) {
-  outlast_signals();
-  for (int i = 0; i < n->n_signals; i++) uv_close((uv_handle_t *)&n->signals[i], NULL);
+  br_signals_unwatch(n);
   if (n->parent_polled) uv_close((uv_handle_t *)&n->parent_poll, NULL);
   uv_run(br_loop_uv(n->loop), UV_RUN_NOWAIT); /* the handles live in *n: let libuv forget them */
 }
@@ -228,7 +193,7 @@ static void name_socket(br_node *n) {
 static br_status open_node(br_node *n, br_error *err) {
   BR_TRY(find_executor(n, err));
   BR_TRY(br_loop_new(&n->loop, err));
-  BR_TRY(watch_signals(n, err)); /* before there is anything to clean up */
+  BR_TRY(br_signals_watch(n, err)); /* before there is anything to clean up */
   br_home_remove_dead(n->o->temp_dir);
   BR_TRY(br_home_create(n->o->temp_dir, &n->home, err));
   name_socket(n);
@@ -239,10 +204,12 @@ static br_status open_node(br_node *n, br_error *err) {
   return br_link_open(n, err);
 }
 
-int br_node_main(const br_node_options *o) {
+int br_node_main(const br_node_options *o, uint64_t rejoin_until_ms) {
   br_node *n = br_calloc(1, sizeof *n);
   br_error err = {0};
   n->o = o;
+  n->rejoins = rejoin_until_ms != 0;
+  n->join_until_ms = n->rejoins ? rejoin_until_ms : br_now_ms() + o->join_wait_ms;
   n->home.lock_fd = -1;
   n->link.last = &n->link.first;
   n->tables = br_tables_new();

@@ -39,8 +39,11 @@
 #define BR_NODE_MAX_LISTED 10000u         /* outputs in one answer to ListFlights */
 #define BR_NODE_REPORT_BYTES (4u << 20)   /* of events in one report; one larger event goes alone */
 #define BR_NODE_REPORT_TRIES 3u
-#define BR_NODE_JOIN_MS 60000u /* from the start to the welcome: a coordinator that isn't there yet is asked again */
+#define BR_NODE_JOIN_S 60u /* default of --join-wait: a coordinator that isn't there, or not any more, is asked again */
 #define BR_NODE_JOIN_RETRY_MS 500u
+#define BR_NODE_WELCOME_MS 60000u   /* from a join that was sent to its answer */
+#define BR_NODE_DRAIN_S 60u         /* default of --drain */
+#define BR_NODE_MAX_WAIT_S 1000000u /* of both */
 
 /* Exit codes of brant-worker. */
 #define BR_NODE_EXIT_OK 0
@@ -58,10 +61,14 @@ typedef struct br_node_options {
   int port, parent_fd; /* parent_fd -1: none */
   uint32_t threads, slots, executors;
   uint64_t memory_bytes, disk_bytes;
+  uint64_t drain_ms;     /* most between the first SIGTERM and the end; 0: it leaves at once */
+  uint64_t join_wait_ms; /* how long to look for a coordinator, at the start and after one is lost */
   bool help;
 } br_node_options;
 BR_MUST_USE br_status br_node_options_parse(int argc, char **argv, br_node_options *o, br_error *err);
 void br_node_options_free(br_node_options *o);
+/* "host:port", the last colon counts (IPv6 in brackets). Free both. */
+BR_MUST_USE br_status br_node_split_join(const char *join, char **host, char **port, br_error *err);
 extern const char br_node_usage[];
 
 /* ---- home.c: the worker's directory and those of the dead. */
@@ -170,6 +177,7 @@ void br_link_executor_lost(br_node *n, int pid, int status, const br_attempt_id 
 void br_link_progress(br_node *n); /* some task's progress_due is set */
 void br_link_gauge(br_node *n);    /* a heartbeat with fresh gauges */
 void br_link_leave(br_node *n);
+void br_link_drain(br_node *n);
 
 typedef struct br_link_event {
   struct br_link_event *next;
@@ -181,7 +189,7 @@ typedef struct br_link {
   br_flight_stream *join, *report;
   br_timer *heartbeat;
   uint32_t silent_ms;
-  uint64_t since_ms;     /* joining, or the report under way */
+  uint64_t since_ms;     /* of the join under way, or the report */
   uint64_t rejoin_at_ms; /* 0: the join is under way, or done */
   bool told_waiting;
   uint64_t retry_at_ms; /* of the report; 0: none */
@@ -189,7 +197,7 @@ typedef struct br_link {
   uint64_t seq;
   br_buf sending; /* the report under way; empty: none */
   br_link_event *first, **last;
-  bool flush_posted, gauge_due, leaving, leave_sent;
+  bool flush_posted, gauge_due, leaving, leave_sent, draining, drain_sent;
   br_error join_error;
 } br_link;
 
@@ -233,8 +241,10 @@ struct br_node {
   uv_poll_t parent_poll;
   int n_signals, parent_pid;
   bool parent_polled;
-  bool stopping, leaving, sampling, sample_again_report;
-  uint64_t stop_ms, ticked_ms;
+  bool stopping, leaving, draining, sampling, sample_again_report;
+  bool rejoins; /* not the first life of this process: it had a coordinator and lost it */
+  uint64_t join_until_ms;
+  uint64_t stop_ms, ticked_ms, drain_until_ms;
   uint64_t pss_bytes, pss_peak_bytes, served_bytes;
   br_gauge_state gauge;
   int exit_code;
@@ -245,6 +255,18 @@ void br_node_check_stopped(br_node *n);
 void br_node_output_key(uint64_t query, uint32_t stage, uint32_t task, char out[64]);
 void br_node_output_put(br_node *n, const br_attempt_id *id);
 void br_node_outputs_drop(br_node *n, uint64_t query, const uint32_t *stage_or_all);
-int br_node_main(const br_node_options *o);
+void br_node_leave(br_node *n); /* tells the coordinator, then ends */
+/* One life: from the start to the end of a membership; the exit code. rejoin_until_ms: 0 for the first life, else how long the coordinator
+ * may keep this one waiting. */
+int br_node_main(const br_node_options *o, uint64_t rejoin_until_ms);
+
+/* ---- signals.c: SIGTERM, SIGINT, SIGUSR2, SIGCHLD. */
+BR_MUST_USE br_status br_signals_keep(br_error *err); /* once a process: from here on they don't end it by themselves */
+BR_MUST_USE br_status br_signals_watch(br_node *n, br_error *err);
+void br_signals_unwatch(br_node *n); /* n's handles are closed; libuv forgets them with the loop's next turn */
+bool br_signals_wait(uint64_t ms);   /* between lives: sleeps; true: SIGTERM or SIGINT has come since br_signals_keep */
+
+/* ---- rejoin.c: lives, one after the other. */
+int br_rejoin_run(const br_node_options *o);
 
 #endif

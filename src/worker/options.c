@@ -34,6 +34,8 @@ const char br_node_usage[] =
     "  --extension-dir DIR    of DuckDB (default: DuckDB's own)\n"
     "  --secret-env NAME      environment variable with the cluster's secret (default: BRANT_SECRET, if it is set)\n"
     "  --host-id NAME         workers with the same one use Unix sockets between them (default: host name and boot)\n"
+    "  --drain SECONDS        after SIGTERM: finish tasks and serve what others need, at most that long (default: 60)\n"
+    "  --join-wait SECONDS    how long to look for the coordinator, at the start and when it is lost (default: 60)\n"
     "  --parent-fd N          a pipe: its end is the parent's, and this worker's too\n";
 
 enum {
@@ -50,6 +52,8 @@ enum {
   O_EXTENSION,
   O_SECRET,
   O_HOST_ID,
+  O_DRAIN,
+  O_JOIN_WAIT,
   O_PARENT
 };
 
@@ -66,6 +70,8 @@ static const struct option long_options[] = {{"join", 1, NULL, O_JOIN},
                                              {"extension-dir", 1, NULL, O_EXTENSION},
                                              {"secret-env", 1, NULL, O_SECRET},
                                              {"host-id", 1, NULL, O_HOST_ID},
+                                             {"drain", 1, NULL, O_DRAIN},
+                                             {"join-wait", 1, NULL, O_JOIN_WAIT},
                                              {"parent-fd", 1, NULL, O_PARENT},
                                              {"help", 0, NULL, 'h'},
                                              {NULL, 0, NULL, 0}};
@@ -108,6 +114,13 @@ static br_status take_bytes(const char *option, const char *text, uint64_t *out,
   return status;
 }
 
+static br_status take_seconds(const char *option, const char *text, uint64_t *out_ms, br_error *err) {
+  uint32_t seconds = 0;
+  BR_TRY(number(option, text, 0, BR_NODE_MAX_WAIT_S, &seconds, err));
+  *out_ms = 1000ull * seconds;
+  return BR_OK;
+}
+
 static br_status take(br_node_options *o, int c, const char *v, br_error *err) {
   uint32_t n = 0;
   switch (c) {
@@ -120,6 +133,8 @@ static br_status take(br_node_options *o, int c, const char *v, br_error *err) {
     case O_SECRET: return take_secret(o, v, err);
     case O_MEMORY: return take_bytes("memory", v, &o->memory_bytes, err);
     case O_DISK: return take_bytes("disk", v, &o->disk_bytes, err);
+    case O_DRAIN: return take_seconds("drain", v, &o->drain_ms, err);
+    case O_JOIN_WAIT: return take_seconds("join-wait", v, &o->join_wait_ms, err);
     case O_THREADS: return number("threads", v, 0, 4096, &o->threads, err);
     case O_EXECUTORS: return number("executors", v, 1, BR_NODE_MAX_EXECUTORS, &o->executors, err);
     case O_SLOTS: return number("slots", v, 1, BR_NODE_MAX_SLOTS, &o->slots, err);
@@ -136,7 +151,7 @@ static br_status take(br_node_options *o, int c, const char *v, br_error *err) {
 }
 
 /* "host:port", the last colon counts (IPv6 in brackets). */
-static br_status split_join(const char *join, char **host, char **port, br_error *err) {
+br_status br_node_split_join(const char *join, char **host, char **port, br_error *err) {
   const char *colon = strrchr(join, ':');
   uint32_t ignored;
   if (!colon || colon == join)
@@ -172,9 +187,15 @@ static bool loopback(const char *host) {
 
 static br_status check_network(br_node_options *o, br_error *err) {
   char *host = NULL, *port = NULL;
-  BR_TRY(split_join(o->join, &host, &port, err));
+  BR_TRY(br_node_split_join(o->join, &host, &port, err));
   if (!o->uri_host) o->uri_host = address_towards(host, port);
   br_status status = BR_OK;
+  if (o->uri_host && (!strcmp(o->uri_host, "0.0.0.0") || !strcmp(o->uri_host, "::"))) {
+    status = br_fail(err, BR_INVALID, BR_BLAME_USER,
+                     "--uri-host %s is no address that others can reach: name one of this machine, or leave it out",
+                     o->uri_host);
+    goto done;
+  }
   if (!o->uri_host) {
     status = br_fail(err, BR_NETWORK, BR_BLAME_USER,
                      "--join %.200s: the host is unknown or has no route; is the name right?", o->join);
@@ -206,7 +227,12 @@ static br_status check_memory(br_node_options *o, br_error *err) {
 }
 
 br_status br_node_options_parse(int argc, char **argv, br_node_options *o, br_error *err) {
-  *o = (br_node_options){.parent_fd = -1, .slots = 1, .executors = 1, .secret = br_strdup("")};
+  *o = (br_node_options){.parent_fd = -1,
+                         .slots = 1,
+                         .executors = 1,
+                         .drain_ms = BR_NODE_DRAIN_S * 1000u,
+                         .join_wait_ms = BR_NODE_JOIN_S * 1000u,
+                         .secret = br_strdup("")};
   optind = 1;
   opterr = 0;
   for (int c; (c = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {

@@ -143,7 +143,7 @@ static void two_workers_on_one_node(void **state) {
 
 static void coordinator_gone(void **state) {
   coord *c = *state;
-  pid_t idle = start_worker(c, NULL), busy = start_worker(c, NULL);
+  pid_t idle = start_worker(c, "--join-wait", "0", NULL), busy = start_worker(c, "--join-wait", "0", NULL);
   wait_members(c, 2);
   br_attempt_id id = {7, 1, 0, 0};
   uint32_t which = c->members[0].pid == busy ? 1 : 2;
@@ -181,21 +181,6 @@ static void no_coordinator(void **state) {
   assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
   assert_int_equal(homes(c), 0);
   close(parent);
-  coord_close(c);
-}
-
-static void asked_to_leave(void **state) {
-  coord *c = *state;
-  pid_t w = start_worker(c, NULL);
-  wait_members(c, 1);
-  br_attempt_id id = {8, 1, 0, 0};
-  run_task(c, 1, (task){.id = id, .sql = long_sql, TYPES("BIGINT")});
-  wait_event(c, EV_STARTED, &id);
-  kill(w, SIGTERM);
-  wait_event(c, EV_LEAVING, NULL);
-  int status = wait_exit(c, w);
-  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-  wait_gone(c, 1);
   coord_close(c);
 }
 
@@ -359,9 +344,10 @@ static void status_action(void **state) {
 static void wrong_command_lines(void **state) {
   coord *c = *state;
   static const char *const bad[][2] = {
-      {"--memory", "lots"},    {"--slots", "0"},        {"--threads", "-1"},
-      {"--port", "70000"},     {"--parent-fd", "999"},  {"--secret-env", "NOT_SET_AT_ALL"},
-      {"--listen", "0.0.0.0"}, {"--no-such", "option"}, {"--executors", "1000"}};
+      {"--memory", "lots"},      {"--slots", "0"},        {"--threads", "-1"},
+      {"--port", "70000"},       {"--parent-fd", "999"},  {"--secret-env", "NOT_SET_AT_ALL"},
+      {"--listen", "0.0.0.0"},   {"--no-such", "option"}, {"--executors", "1000"},
+      {"--uri-host", "0.0.0.0"}, {"--drain", "-1"},       {"--join-wait", "soon"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     int status = wait_exit(c, start_worker(c, bad[i][0], bad[i][1], NULL));
     c->n_workers = 0;
@@ -380,7 +366,6 @@ int main(void) {
       TEST(two_workers_on_one_node),
       TEST(coordinator_gone),
       TEST(no_coordinator),
-      TEST(asked_to_leave),
       TEST(parent_gone),
       TEST(signals_while_it_ends),
       TEST(garbage_at_the_port),

@@ -40,7 +40,7 @@
 
 extern char **environ;
 
-typedef enum ev_kind { EV_STARTED, EV_DONE, EV_FAILED, EV_LOST, EV_LEAVING } ev_kind;
+typedef enum ev_kind { EV_STARTED, EV_DONE, EV_FAILED, EV_LOST, EV_LEAVING, EV_DRAINING } ev_kind;
 typedef struct ev {
   ev_kind kind;
   uint32_t worker;
@@ -155,6 +155,7 @@ static inline void on_report(coord *c, const Brant__Pb__Report *r) {
     br_error_from_pb(l->error, &e->error);
   }
   if (r->leaving) new_event(c, EV_LEAVING, r->worker);
+  if (r->draining) new_event(c, EV_DRAINING, r->worker);
 }
 
 static inline br_status coord_action(void *arg, br_flight_call *call, const char *type, const void *body, size_t n,
@@ -203,6 +204,19 @@ static inline void *coord_thread(void *arg) {
   return NULL;
 }
 
+static inline void coord_open_server_on_loop(void *arg) {
+  coord *c = arg;
+  br_error err = {0};
+  br_flight_handlers h = {.arg = c, .do_get = coord_get, .do_action = coord_action, .call_closed = coord_call_closed};
+  br_flight_server_options o = {.host = "127.0.0.1", .port = c->port};
+  assert_int_equal(br_flight_server_new(c->loop, &o, &h, &c->server, &err), BR_OK);
+  pthread_mutex_lock(&c->lock);
+  c->port = br_flight_server_port(c->server);
+  c->closed = false;
+  pthread_cond_broadcast(&c->changed);
+  pthread_mutex_unlock(&c->lock);
+}
+
 /* ---- the test's side */
 
 static inline struct timespec wait_end(void) {
@@ -226,10 +240,7 @@ static inline void coord_open(coord *c) {
   pthread_cond_init(&c->changed, &attr);
   pthread_condattr_destroy(&attr);
   assert_int_equal(br_loop_new(&c->loop, &err), BR_OK);
-  br_flight_handlers h = {.arg = c, .do_get = coord_get, .do_action = coord_action, .call_closed = coord_call_closed};
-  br_flight_server_options o = {.host = "127.0.0.1"};
-  assert_int_equal(br_flight_server_new(c->loop, &o, &h, &c->server, &err), BR_OK);
-  c->port = br_flight_server_port(c->server);
+  coord_open_server_on_loop(c);
   assert_int_equal(pthread_create(&c->thread, NULL, coord_thread, c), 0);
   br_engine_options eo = {.threads = 1, .memory_bytes = 256u << 20};
   assert_int_equal(br_engine_open(&eo, &c->engine, &err), BR_OK);
@@ -257,6 +268,15 @@ static inline void coord_close_server(coord *c) {
   br_loop_post(c->loop, coord_close_server_on_loop, c);
   pthread_mutex_lock(&c->lock);
   while (!c->closed) assert_int_equal(pthread_cond_timedwait(&c->changed, &c->lock, &end), 0);
+  pthread_mutex_unlock(&c->lock);
+}
+
+/* Another coordinator at the same port. */
+static inline void coord_reopen_server(coord *c) {
+  struct timespec end = wait_end();
+  br_loop_post(c->loop, coord_open_server_on_loop, c);
+  pthread_mutex_lock(&c->lock);
+  while (c->closed) assert_int_equal(pthread_cond_timedwait(&c->changed, &c->lock, &end), 0);
   pthread_mutex_unlock(&c->lock);
 }
 
