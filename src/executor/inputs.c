@@ -33,6 +33,14 @@ static br_status collect_local(br_etask *t, const Brant__Pb__ResolvedInput *r, b
   return BR_OK;
 }
 
+static void collect_files(const Brant__Pb__ResolvedInput *r, br_read_file *file) {
+  for (size_t i = 0; i < r->n_file; i++) {
+    const Brant__Pb__SharedFile *f = r->file[i];
+    file[i] = (br_read_file){
+        .map = f->map, .attempt = (uint16_t)f->attempt, .worker = f->worker, .incarnation = f->incarnation};
+  }
+}
+
 static char *source_uri(const Brant__Pb__RemoteSource *s) {
   return s->unix_path[0] ? br_asprintf("unix:%s", s->unix_path) : br_strdup(s->uri);
 }
@@ -42,8 +50,11 @@ static br_status open_reader(br_einput *in, const Brant__Pb__ResolvedInput *r, u
   const Brant__Pb__PartitionRef *ref = in->pb->ref;
   br_read_local *local = br_calloc(r->n_local + 1, sizeof *local);
   br_read_remote *remote = br_calloc(r->n_remote + 1, sizeof *remote);
+  br_read_file *file = br_calloc(r->n_file + 1, sizeof *file);
+  const br_shuffle_backend *backend = r->shared_dir[0] ? &br_files_backend : &br_flight_backend;
   br_status status;
   BR_TRY_GOTO(collect_local(t, r, local, err));
+  collect_files(r, file);
   for (size_t i = 0; i < r->n_remote; i++) {
     const Brant__Pb__RemoteSource *s = r->remote[i];
     remote[i] = (br_read_remote){
@@ -66,9 +77,12 @@ static br_status open_reader(br_einput *in, const Brant__Pb__ResolvedInput *r, u
                          .buffer_bytes = buffer_bytes,
                          .secret = t->x->secret[0] ? t->x->secret : NULL,
                          .retry = FETCH_TRIES, /* a task may be here before its peers have heard of the outputs */
-                         .retry_ms = FETCH_RETRY_MS};
+                         .retry_ms = FETCH_RETRY_MS,
+                         .shared_dir = r->shared_dir[0] ? r->shared_dir : NULL,
+                         .file = file,
+                         .n_file = r->n_file};
   br_reader *reader = NULL;
-  BR_TRY_GOTO(br_flight_backend.reader_open(&o, &reader, err));
+  BR_TRY_GOTO(backend->reader_open(&o, &reader, err));
   pthread_mutex_lock(
       &t->lock); /* not while it opens: the main thread takes this lock, and a reader may need that thread */
   in->reader = reader;
@@ -81,6 +95,7 @@ done:
   for (size_t i = 0; i < r->n_remote; i++) free((char *)remote[i].uri);
   free(local);
   free(remote);
+  free(file);
   return status;
 }
 

@@ -28,6 +28,7 @@ static br_status open_writer(br_esink *s, br_error *err) {
   char id[64];
   br_attempt_format(&t->id, id);
   char *dir = br_asprintf("%s/%s", t->x->shuffle_dir, id);
+  const br_shuffle_backend *backend = o->shared_dir[0] ? &br_files_backend : &br_flight_backend;
   br_writer_options w = {
       .id = t->id,
       .schema = s->schema,
@@ -44,8 +45,9 @@ static br_status open_writer(br_esink *s, br_error *err) {
       .bounds = s->bounds,
       .bound_bytes = s->bound_bytes,
       .n_bounds = s->n_bounds,
+      .shared_dir = o->shared_dir[0] ? o->shared_dir : NULL,
   };
-  br_status status = br_flight_backend.writer_open(&w, &s->writer, err);
+  br_status status = backend->writer_open(&w, &s->writer, err);
   free(dir);
   return status;
 }

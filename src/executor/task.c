@@ -119,7 +119,7 @@ static void send_done(br_etask *t, const br_run_stats *run, const br_map_output 
   Brant__Pb__ExecutorEvent e = BRANT__PB__EXECUTOR_EVENT__INIT;
   e.what_case = BRANT__PB__EXECUTOR_EVENT__WHAT_DONE;
   e.done = &done;
-  br_executor_send(t->x, &e, &o->fd, 1);
+  br_executor_send(t->x, &e, &o->fd, o->fd >= 0 ? 1 : 0); /* none: a file that has its place */
   free(s.partition_log_bytes);
 }
 

@@ -63,6 +63,14 @@ br_status br_files_publish(int fd, const char *part, const char *path, br_error 
   return BR_OK;
 }
 
+void br_files_abandon(const char *shared_dir, const br_attempt_id *id) {
+  char *path = br_files_path(shared_dir, id), *part = br_asprintf("%s" BR_FILES_PART_SUFFIX, path);
+  unlink(part);
+  unlink(path);
+  free(part);
+  free(path);
+}
+
 static br_status files_writer_open(const br_writer_options *o, br_writer **out, br_error *err) {
   if (o->shared_dir == NULL)
     return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "a map output in a shared directory without the directory");

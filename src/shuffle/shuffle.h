@@ -188,6 +188,9 @@ typedef struct br_shuffle_backend {
 extern const br_shuffle_backend br_flight_backend;
 extern const br_shuffle_backend br_files_backend; /* options with shared_dir */
 
+/* Worker: what an attempt wrote below shared_dir is not wanted: its executor died, or it was dropped. Missing is fine. */
+void br_files_abandon(const char *shared_dir, const br_attempt_id *id);
+
 /* ---- directories of the files backend (coordinator). Any thread, but they wait for the file system: not on a loop's. ---------- */
 #define BR_FILES_TOUCH_MS 60000u
 /* Can `parent` (shuffle_dir) be written? Removes what dead sessions left in it. */

@@ -27,6 +27,7 @@ struct br_stage_table {
   size_t n_changes, changes_capacity;
   uint32_t *versions; /* known ones, growing */
   size_t n_versions, versions_capacity;
+  char *shared_dir; /* its outputs are files below this directory; NULL: they are in workers' stores */
 };
 
 struct br_tables {
@@ -42,6 +43,7 @@ static void stage_free(br_stage_table *s) {
   free(s->latest);
   free(s->changes);
   free(s->versions);
+  free(s->shared_dir);
   free(s);
 }
 
@@ -104,6 +106,7 @@ void br_tables_put(br_tables *t, const Brant__Pb__OutputTable *table) {
     s->maps = table->maps;
   }
   s->partitions = table->partitions;
+  if (table->shared_dir[0] && !s->shared_dir) s->shared_dir = br_strdup(table->shared_dir);
   br_table_entry *now = br_calloc(s->maps + 1u, sizeof *now);
   for (size_t i = 0; i < table->n_entries; i++) {
     const Brant__Pb__OutputEntry *e = table->entries[i];
@@ -228,6 +231,13 @@ static br_status add_remote(br_node *n, const Brant__Pb__PartitionRef *ref, uint
   return BR_OK;
 }
 
+static Brant__Pb__SharedFile *shared_new(uint32_t map, const br_table_entry *e) {
+  Brant__Pb__SharedFile *f = br_calloc(1, sizeof *f);
+  brant__pb__shared_file__init(f);
+  f->map = map, f->attempt = e->attempt, f->worker = e->worker, f->incarnation = e->incarnation;
+  return f;
+}
+
 br_status br_tables_resolve(br_node *n, const Brant__Pb__TaskInput *in, Brant__Pb__ResolvedInput *r, br_error *err) {
   const br_stage_table *table;
   const Brant__Pb__PartitionRef *ref = in->ref;
@@ -238,13 +248,19 @@ br_status br_tables_resolve(br_node *n, const Brant__Pb__TaskInput *in, Brant__P
   BR_TRY(br_tables_find(n->tables, ref, &table, err));
   r->local = br_calloc(ref->map_last - ref->map_first, sizeof *r->local);
   r->remote = br_calloc(ref->map_last - ref->map_first, sizeof *r->remote);
+  if (table->shared_dir) {
+    r->shared_dir = br_strdup(table->shared_dir);
+    r->file = br_calloc(ref->map_last - ref->map_first, sizeof *r->file);
+  }
   for (uint32_t m = ref->map_first; m < ref->map_last; m++) {
     br_table_entry e;
     if (!br_stage_table_entry(table, ref->table_version, m, &e)) {
       return br_fail(err, BR_FETCH, BR_BLAME_FETCH, "version %u of stage %u's output table has no output of task %u",
                      ref->table_version, ref->stage, m);
     }
-    if (e.worker == n->worker && e.incarnation == n->incarnation)
+    if (table->shared_dir)
+      r->file[r->n_file++] = shared_new(m, &e);
+    else if (e.worker == n->worker && e.incarnation == n->incarnation)
       r->local[r->n_local++] = local_new(ref, m, &e);
     else
       BR_TRY(add_remote(n, ref, m, &e, r, err));
@@ -255,6 +271,9 @@ br_status br_tables_resolve(br_node *n, const Brant__Pb__TaskInput *in, Brant__P
 void br_resolved_free(Brant__Pb__ResolvedInput *r) {
   for (size_t i = 0; i < r->n_local; i++) brant__pb__local_output__free_unpacked(r->local[i], NULL);
   for (size_t i = 0; i < r->n_remote; i++) brant__pb__remote_source__free_unpacked(r->remote[i], NULL);
+  for (size_t i = 0; i < r->n_file; i++) brant__pb__shared_file__free_unpacked(r->file[i], NULL);
+  if (r->file) free(r->shared_dir); /* else it's the message's own empty text */
+  free(r->file);
   free(r->local);
   free(r->remote);
   brant__pb__resolved_input__init(r);

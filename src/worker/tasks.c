@@ -2,7 +2,8 @@
  * The attempts of this worker: from the coordinator's run to the report of how it ended.
  * An attempt waits until an executor is ready and has a free slot (at most BR_NODE_QUEUE_WAIT_MS), gets its inputs resolved and
  * runs there. What it reserved in the store is remembered here, so that it's settled whatever way it ends. A cancelled
- * attempt that has not ended BR_NODE_CANCEL_KILL_MS later takes its executor along. Loop thread. */
+ * attempt that has not ended BR_NODE_CANCEL_KILL_MS later takes its executor along (with others in it: BR_NODE_CANCEL_KILL_OTHERS_MS).
+ * Loop thread. */
 #include "worker/node.h"
 
 #include "base/mem.h"
@@ -174,13 +175,20 @@ void br_tasks_drop(br_node *n, uint64_t query, const uint32_t *stage_or_all) {
   }
 }
 
+static uint64_t patience_ms(const br_node *n, const br_child *c) {
+  for (size_t i = 0; i < n->n_tasks; i++)
+    if (n->tasks[i]->child == c && !n->tasks[i]->cancel_ms) return BR_NODE_CANCEL_KILL_OTHERS_MS;
+  return BR_NODE_CANCEL_KILL_MS;
+}
+
 void br_tasks_tick(br_node *n) {
   uint64_t now = br_now_ms();
   for (size_t i = n->n_tasks; i-- > 0;) {
     br_wtask *t = n->tasks[i];
-    if (t->child && t->cancel_ms && now - t->cancel_ms > BR_NODE_CANCEL_KILL_MS && !t->child->killed) {
-      br_log(BR_LOG_WARN, "a cancelled task did not stop within %u ms: its executor is replaced",
-             BR_NODE_CANCEL_KILL_MS);
+    if (t->child && t->cancel_ms && !t->child->killed && now - t->cancel_ms >= patience_ms(n, t->child)) {
+      br_log(BR_LOG_INFO, "a cancelled task did not stop within %u ms: its executor is replaced",
+             (unsigned)(now - t->cancel_ms));
+      t->child->given_up = true;
       br_child_kill(t->child);
     }
     if (t->child || now - t->since_ms < BR_NODE_QUEUE_WAIT_MS || free_child(n)) continue;
@@ -223,6 +231,19 @@ static br_status take_output(const br_node *n, const br_wtask *t, const Brant__P
   return BR_OK;
 }
 
+/* The files backend: the output is in its place already, there is nothing to keep here. */
+static void on_done_shared(br_node *n, br_wtask *t, const Brant__Pb__ExecDone *d) {
+  if (t->dropped) {
+    br_files_abandon(t->task->output->shared_dir, &t->id);
+    fail_cancelled(n, t);
+    return;
+  }
+  br_link_done(n, &t->id, d->stats);
+  end_task(n, t);
+}
+
+static bool is_shared(const br_wtask *t) { return t->task->output && t->task->output->shared_dir[0]; }
+
 static void on_done(br_child *c, const Brant__Pb__ExecDone *d, int *fds, int n_fds) {
   br_node *n = c->node;
   br_attempt_id id = br_attempt_from_pb(d->id);
@@ -230,6 +251,10 @@ static void on_done(br_child *c, const Brant__Pb__ExecDone *d, int *fds, int n_f
   br_map_output o;
   br_error err = {0};
   if (!t || t->child != c) return;
+  if (is_shared(t) && n_fds == 0 && d->stats) {
+    on_done_shared(n, t, d);
+    return;
+  }
   if (take_output(n, t, d, fds, n_fds, &o, &err) != BR_OK) {
     fail_task(n, t, &err);
     br_child_kill(c);
@@ -317,8 +342,16 @@ size_t br_tasks_lost(br_node *n, br_child *c, br_attempt_id **ids) {
   for (size_t i = n->n_tasks; i-- > 0;) {
     br_wtask *t = n->tasks[i];
     if (t->child != c) continue;
+    if (is_shared(t)) br_files_abandon(t->task->output->shared_dir, &t->id);
     if (t->cancel_ms) {
       fail_cancelled(n, t); /* nobody wants it: it isn't the one that killed the executor either */
+      continue;
+    }
+    if (c->given_up) {
+      br_error why = {0};
+      br_fail(&why, BR_LOST, BR_BLAME_WORKER, "its executor was replaced, since a cancelled task in it did not stop");
+      why.retryable = true;
+      fail_task(n, t, &why);
       continue;
     }
     (*ids)[count++] = t->id;
