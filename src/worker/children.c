@@ -180,7 +180,7 @@ static void child_lost(br_child *c) {
   describe_end(c, &c->why);
   size_t n_ids = br_tasks_lost(n, c, &ids);
   if (!n->stopping) {
-    br_log(BR_LOG_WARN, "%s, with %zu tasks", c->why.message, n_ids);
+    br_log(c->given_up ? BR_LOG_INFO : BR_LOG_WARN, "%s, with %zu tasks", c->why.message, n_ids);
     br_link_executor_lost(n, c->pid, c->status, ids, n_ids, &c->why);
   }
   free(ids);
@@ -191,9 +191,11 @@ static void child_lost(br_child *c) {
   c->pid = 0;
   c->ready = false;
   c->running = 0;
-  memmove(&c->deaths_ms[1], &c->deaths_ms[0], sizeof c->deaths_ms - sizeof c->deaths_ms[0]);
   uint64_t now = br_now_ms();
-  c->deaths_ms[0] = now;
+  if (!c->given_up) { /* else it did nothing wrong */
+    memmove(&c->deaths_ms[1], &c->deaths_ms[0], sizeof c->deaths_ms - sizeof c->deaths_ms[0]);
+    c->deaths_ms[0] = now;
+  }
   uint64_t oldest = c->deaths_ms[BR_NODE_CRASH_COUNT - 1];
   c->since_ms = oldest && now - oldest < BR_NODE_CRASH_WINDOW_MS ? now + BR_NODE_CRASH_BACKOFF_MS : now;
   if (n->stopping)
@@ -282,7 +284,7 @@ static br_status start(br_child *c, br_error *err) {
   int pair[2] = {-1, -1}, r;
   pid_t pid;
   br_status status;
-  c->ready = c->closed = c->reaped = c->killed = false;
+  c->ready = c->closed = c->reaped = c->killed = c->given_up = false;
   c->since_ms = br_now_ms();
   c->dir = br_asprintf("%s/e%u-%u", n->home.dir, c->number, ++c->starts);
   BR_TRY_GOTO(br_mkdir_p(c->dir, err));

@@ -24,7 +24,10 @@
 #define BR_NODE_MAX_SLOTS 64u          /* of one executor */
 #define BR_NODE_MAX_QUEUED_TASKS 4096u /* waiting for an executor; the coordinator keeps to the slots */
 #define BR_NODE_QUEUE_WAIT_MS 30000u   /* for an executor that starts; then the task fails */
-#define BR_NODE_CANCEL_KILL_MS 3000u   /* a task that ignores its cancel takes its executor along */
+/* A task that ignores its cancel takes its executor along, since a cancel is to be over within a second; later when other tasks, that nobody
+ * cancelled, lose their work with it. */
+#define BR_NODE_CANCEL_KILL_MS 400u
+#define BR_NODE_CANCEL_KILL_OTHERS_MS 700u
 #define BR_NODE_TICK_MS 200u
 #define BR_NODE_EXECUTOR_START_MS 30000u  /* from the start to "ready" */
 #define BR_NODE_EXECUTOR_SILENT_MS 10000u /* a ready one says something every second */
@@ -141,6 +144,7 @@ struct br_child {
   int pid; /* 0: none now */
   br_channel *channel;
   bool ready, closed, reaped, killed;
+  bool given_up;     /* killed for a cancelled task that did not stop: no fault of the others in it */
   int status;        /* of waitpid */
   uint64_t heard_ms; /* any message */
   uint64_t since_ms; /* started, or: start again at (pid 0) */
