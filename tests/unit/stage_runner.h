@@ -18,8 +18,11 @@ typedef struct sr_run {
   duckdb_connection c;
   const br_stages *s;
   uint32_t tasks[SR_MAX_STAGES];
-  char *why; /* the first failure */
+  char *why;       /* the first failure */
+  uint32_t passes; /* stages that can run in this many; 0, 1: none does */
 } sr_run;
+
+static size_t sr_split_tasks; /* how many ran in passes */
 
 /* docs/one-task.md, when a test loaded it: each reason must stand there. */
 static const char *sr_reasons;
@@ -198,6 +201,20 @@ static inline void sr_task_text(sr_run *r, const br_stage *s, uint32_t task, br_
   }
 }
 
+/* One pass after the other, as an executor appends them to one output. */
+static inline void sr_passes_text(sr_run *r, const br_stage *s, uint32_t task, br_buf *b) {
+  br_arena *arena = br_arena_new();
+  br_stage one = *s;
+  for (uint32_t i = 0; i < r->passes; i++) {
+    one.sql = br_stage_pass_sql(arena, s, s->sql, r->passes, i);
+    br_buf_str(b, i ? "\nUNION ALL SELECT * FROM (" : "SELECT * FROM (");
+    sr_task_text(r, &one, task, b);
+    br_buf_char(b, ')');
+  }
+  br_arena_free(arena);
+  sr_split_tasks++;
+}
+
 static inline const br_stage_input *sr_bounds(const br_stage *s) {
   for (size_t i = 0; i < s->n_inputs; i++)
     if (s->inputs[i].kind == BR_EX_BOUNDS) return &s->inputs[i];
@@ -274,7 +291,10 @@ static inline bool sr_stage(sr_run *r, const br_stage *s) {
   r->tasks[s->id] = sr_task_count(r, s);
   for (uint32_t t = 0; t < r->tasks[s->id] && !r->why; t++) {
     br_buf text = {0}, create = {0};
-    sr_task_text(r, s, t, &text);
+    if (r->passes > 1 && br_stage_splittable(s))
+      sr_passes_text(r, s, t, &text);
+    else
+      sr_task_text(r, s, t, &text);
     sr_create(r, s, t, br_buf_cstr(&text), &create);
     if (!r->why && sr_exec(r, br_buf_cstr(&create))) sr_check_output(r, s, t);
     br_buf_free(&text);
@@ -318,23 +338,33 @@ static inline bool sr_run_stages(sr_run *r, rt_rows *out) {
 typedef struct sr_config {
   const char *name;
   br_distribute_options o;
+  uint32_t passes;
 } sr_config;
 
 static const sr_config sr_configs[] = {
-    {"hash",
-     {.partitions = 3,
-      .broadcast_bytes = 0,
-      .sort_one_task_rows = 0,
-      .two_step_aggregate = true,
-      .run_time_filters = true}},
-    {"broadcast", {.partitions = 3, .broadcast_bytes = 1e18, .sort_one_task_rows = 1e18, .two_step_aggregate = true}},
-    {"one",
-     {.partitions = 1,
-      .broadcast_bytes = 1000,
-      .sort_one_task_rows = 0,
-      .two_step_aggregate = true,
-      .run_time_filters = true}},
-    {"whole", {.partitions = 3, .broadcast_bytes = 0, .sort_one_task_rows = 1e18, .two_step_aggregate = false}},
+    {.name = "hash",
+     .o = {.partitions = 3,
+           .broadcast_bytes = 0,
+           .sort_one_task_rows = 0,
+           .two_step_aggregate = true,
+           .run_time_filters = true}},
+    {.name = "broadcast",
+     .o = {.partitions = 3, .broadcast_bytes = 1e18, .sort_one_task_rows = 1e18, .two_step_aggregate = true}},
+    {.name = "one",
+     .o = {.partitions = 1,
+           .broadcast_bytes = 1000,
+           .sort_one_task_rows = 0,
+           .two_step_aggregate = true,
+           .run_time_filters = true}},
+    {.name = "whole",
+     .o = {.partitions = 3, .broadcast_bytes = 0, .sort_one_task_rows = 1e18, .two_step_aggregate = false}},
+    {.name = "passes",
+     .o = {.partitions = 2,
+           .broadcast_bytes = 0,
+           .sort_one_task_rows = 0,
+           .two_step_aggregate = false,
+           .run_time_filters = true},
+     .passes = 3},
 };
 #define SR_N_CONFIGS (sizeof sr_configs / sizeof *sr_configs)
 
@@ -395,7 +425,7 @@ static inline bool sr_check_config(duckdb_connection c, const sr_case *t, const 
   char *why = NULL, *shape = NULL;
   bool ok;
   if (br_distribute(plan, &cfg->o, &s, &err) != BR_OK) return sr_say(t, cfg, NULL, err.message);
-  sr_run r = {.c = c, .s = s};
+  sr_run r = {.c = c, .s = s, .passes = cfg->passes};
   shape = sr_shape(s);
   if (getenv("BRANT_SHAPES")) fprintf(stderr, "-- %s: %s\n", cfg->name, shape);
   if (getenv("BRANT_STAGES_ALL")) sr_print(s);

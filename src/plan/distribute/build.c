@@ -268,26 +268,13 @@ const char *br_without_alias(br_dist *d, const char *sql) {
   return text;
 }
 
-/* The number of `input(N)` at s, or -1. */
-static int64_t input_at(const char *s, const char *start, size_t *length) {
-  if (strncmp(s, "input(", 6) || (s > start && word_char(s[-1]))) return -1;
-  char *end;
-  unsigned long n = strtoul(s + 6, &end, 10);
-  if (end == s + 6 || *end != ')') return -1;
-  *length = (size_t)(end + 1 - s);
-  return (int64_t)n;
-}
-
 /* How often the text reads input `number`. */
 size_t br_count_input(const char *sql, uint32_t number) {
-  size_t count = 0, length = 0;
+  size_t count = 0;
+  int64_t at;
   for (const char *s = sql; *s;) {
-    if (*s == '\'' || *s == '"') {
-      s = after_quotes(s);
-      continue;
-    }
-    if (input_at(s, sql, &length) == (int64_t)number) count++;
-    s++;
+    s += br_stage_piece(sql, s, &at);
+    if (at == (int64_t)number) count++;
   }
   return count;
 }
@@ -302,23 +289,17 @@ size_t br_count_text(const char *sql, const char *token) {
 static char *renumbered(br_dist *d, const br_open *o, const char *sql) {
   br_buf b = {0};
   size_t length = 0;
-  for (const char *s = sql; *s;) {
-    if (*s == '\'' || *s == '"') {
-      const char *end = after_quotes(s);
-      br_buf_add(&b, s, (size_t)(end - s));
-      s = end;
-      continue;
-    }
-    int64_t number = input_at(s, sql, &length);
+  int64_t number;
+  for (const char *s = sql; *s; s += length) {
+    length = br_stage_piece(sql, s, &number);
     if (number < 0) {
-      br_buf_char(&b, *s++);
+      br_buf_add(&b, s, length);
       continue;
     }
     size_t at = 0;
     while (at < o->n_inputs && o->inputs[at].number != number) at++;
     BR_ASSERT(at < o->n_inputs);
     br_buf_printf(&b, "input(%zu)", at);
-    s += length;
   }
   char *text = br_arena_strdup(d->arena, br_buf_cstr(&b));
   br_buf_free(&b);

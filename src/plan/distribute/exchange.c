@@ -8,6 +8,7 @@
  */
 #include "plan/distribute/distribute.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- keys */
@@ -167,6 +168,44 @@ static void remember_keys(br_dist *d, const br_drel *r, uint32_t producer, const
   for (size_t i = 0; i < k->n; i++) o->key_at[i] = br_stored_at(r, k->columns[i]);
 }
 
+/* The key's text over the stored columns; NULL: it needs one that is not stored, or that its reader casts back to what was hashed. */
+static const char *stored_text(br_dist *d, const br_drel *r, const char *text) {
+  br_buf b = {0};
+  const char *out = NULL;
+  int64_t ignored;
+  for (const char *s = text; *s;) {
+    size_t n = br_stage_piece(text, s, &ignored);
+    bool column = !strncmp(s, "t.c", 3) && s[3] >= '0' && s[3] <= '9' && (s == text || strchr(" (,-+", s[-1]));
+    if (!column) {
+      br_buf_add(&b, s, n);
+      s += n;
+      continue;
+    }
+    char *end;
+    size_t at = strtoul(s + 3, &end, 10);
+    int64_t stored = at < r->n_columns && !br_cast_back(r->types[at]) ? br_stored_at(r, (int64_t)at) : -1;
+    if (stored < 0) goto done;
+    br_buf_printf(&b, "t.c%lld", (long long)stored);
+    s = end;
+  }
+  out = br_arena_strdup(d->arena, br_buf_cstr(&b));
+done:
+  br_buf_free(&b);
+  return out;
+}
+
+/* For passes: the new stage's inputs are all of the same layout. */
+static void give_keys(br_dist *d, const br_drel *r, const br_hash_keys *k) {
+  br_open *o = r->branches[0].open;
+  br_split_key *keys = br_arena_alloc(d->arena, (k->n + 1) * sizeof *keys);
+  for (size_t i = 0; i < k->n; i++)
+    keys[i] = (br_split_key){.text = stored_text(d, r, k->texts[i]), .hashed_as = k->hashed_as[i]};
+  for (size_t i = 0; i < o->n_inputs; i++) {
+    o->inputs[i].keys = keys;
+    o->inputs[i].n_keys = k->n;
+  }
+}
+
 br_status br_exchange_hash(br_dist *d, br_drel *r, const br_hash_keys *k, const char *why, br_error *err) {
   uint32_t n = d->o->partitions, *producers;
   br_closing c = {.output = BR_EX_HASH, .partitions = n, .keys = keys_text(d, k, true), .why = why};
@@ -175,6 +214,7 @@ br_status br_exchange_hash(br_dist *d, br_drel *r, const br_hash_keys *k, const 
   r->ordered = r->ordered && r->n_branches == 1;
   size_t n_producers = r->n_branches;
   read_all(d, r, producers, NULL, n_producers, BR_RULE_PARTITIONS, BR_EX_HASH, r->ordered);
+  give_keys(d, r, k);
   if (n_producers == 1) remember_keys(d, r, producers[0], k);
   br_set_clustering(d, r, k, true);
   return BR_OK;

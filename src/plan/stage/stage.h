@@ -27,11 +27,20 @@ typedef enum br_task_rule {
   BR_TASKS_ONE
 } br_task_rule;
 
+/* Key k of a HASH exchange, as its reader can compute it. */
+typedef struct br_split_key {
+  const char
+      *text; /* over the input's columns, alias t; NULL: what it is made of is not stored, or not as it was hashed */
+  const char *hashed_as; /* SQL type; BIGINT also for narrower integers, which the text casts */
+} br_split_key;
+
 typedef struct br_stage_input {
   uint32_t number;   /* k of input(k): its index in `inputs` */
   uint32_t producer; /* stage id */
   br_exchange_kind kind;
-  bool ordered; /* read map by map, in order */
+  bool ordered;             /* read map by map, in order */
+  const br_split_key *keys; /* HASH: of the exchange, in hash order */
+  size_t n_keys;
 } br_stage_input;
 
 typedef struct br_stage_scan {
@@ -99,5 +108,16 @@ char *br_stage_without_filter(br_arena *arena, const char *sql, uint32_t input);
 
 /* Partition number as SQL over columns cN: `CAST(hash(c0, c1, <seed>) % 16 AS INTEGER)`. One seed for the engine. */
 #define BR_HASH_SEED "7640891576956012809::UBIGINT"
+
+/* ---- passes.c: a task's work in k passes, each over the rows whose keys fall into one of k parts: for what does not fit into
+ * memory at once. Another seed: within a partition all rows agree in hash(keys, BR_HASH_SEED) % n. */
+#define BR_HASH_SEED_SPLIT "11400714819323198485::UBIGINT"
+/* Are all inputs, but those that every task reads whole, HASH with a key that can be computed from what is stored? */
+bool br_stage_splittable(const br_stage *s);
+/* `sql` is the stage's, or one task's of it. In the arena. */
+char *br_stage_pass_sql(br_arena *arena, const br_stage *s, const char *sql, uint32_t passes, uint32_t pass);
+/* The length of the piece of a stage's SQL at `at` (inside sql): a quoted text or name, `input(k)` (*input is k, else -1), or one
+ * byte. */
+size_t br_stage_piece(const char *sql, const char *at, int64_t *input);
 
 #endif
