@@ -293,6 +293,12 @@ void br_cluster_expel(br_cluster *c, uint32_t worker) {
   if (call != NULL) br_flight_call_end(call, &err);
 }
 
+bool br_cluster_note_draining(br_cluster *c, uint32_t worker) {
+  br_worker *w = br_map_get(c->workers, worker);
+  if (w == NULL || w->draining) return false;
+  return w->draining = true;
+}
+
 const char *br_cluster_local_uri(const br_cluster *c, const br_worker *w) {
   if (w->unix_path[0] == 0 || strcmp(w->host_id, c->host_id) != 0) return w->uri;
   snprintf(((br_cluster *)(uintptr_t)c)->local_uri, sizeof c->local_uri, "unix:%s", w->unix_path);

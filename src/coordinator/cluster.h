@@ -19,6 +19,7 @@ typedef struct br_worker {
   uint64_t last_seq; /* of reports */
   uint64_t pss_peak_bytes, spilled_bytes, served_bytes;
   br_flight_call *join; /* its command stream */
+  bool draining;
 } br_worker;
 
 typedef struct br_cluster_handlers {
@@ -42,6 +43,8 @@ bool br_cluster_send(br_cluster *c, uint32_t worker, const Brant__Pb__Command *c
 void br_cluster_broadcast(br_cluster *c, const Brant__Pb__Command *cmd);
 void br_cluster_expel(br_cluster *c,
                       uint32_t worker); /* declared lost: closes its stream, tells the others; no `lost` call */
+/* It said that it takes no new tasks; false: it had said so before. */
+bool br_cluster_note_draining(br_cluster *c, uint32_t worker);
 /* What peers are reached by, from this host: "unix:/path" when it is the same host, else "tcp://host:port". */
 const char *br_cluster_local_uri(const br_cluster *c, const br_worker *w);
 /* Largest PSS seen of one worker; sums over all workers. */

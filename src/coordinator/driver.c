@@ -14,6 +14,8 @@
 #include "base/util.h"
 #include "coordinator/driver_inside.h"
 
+#define PROBE_MS 5000
+
 void br_driver_publish_counts(br_driver *d) {
   pthread_mutex_lock(&d->lock);
   d->n_workers = (uint32_t)br_cluster_size(d->cluster);
@@ -114,6 +116,8 @@ br_status br_driver_new(br_loop *loop, const br_driver_options *o, br_events *ev
   d->events = events;
   d->queries = br_map_new();
   d->sched = br_sched_new(&o->sched);
+  d->probe_ms = o->sched.probe_ms ? o->sched.probe_ms : PROBE_MS;
+  d->secret = br_strdup(o->secret);
   d->worker_lost = o->worker_lost;
   d->lost_arg = o->arg;
   pthread_mutex_init(&d->lock, NULL);
@@ -149,7 +153,9 @@ void br_driver_free(br_driver *d) {
     br_driver_stop_deadline(q);
     br_query_unref(q);
   }
+  br_driver_stop_probes(d);
   br_cluster_free(d->cluster);
+  free(d->secret);
   br_timer_stop(d->tick);
   br_sched_free(d->sched);
   br_map_free(d->queries);

@@ -13,8 +13,33 @@ static void send_attempt(br_driver *d, const br_action *a, Brant__Pb__Command__W
   br_attempt_to_pb(&a->attempt, &id);
   Brant__Pb__Command cmd = BRANT__PB__COMMAND__INIT;
   cmd.what_case = what;
-  cmd.cancel = &id;
+  if (what == BRANT__PB__COMMAND__WHAT_CANCEL)
+    cmd.cancel = &id;
+  else
+    cmd.drop_output = &id;
   br_cluster_send(d->cluster, a->worker, &cmd);
+}
+
+/* An attempt as the fields that every event about one has. */
+#define ATTEMPT_FMT "s:I, s:I, s:I, s:I, s:I"
+#define ATTEMPT_OF(id, on)                                                                                    \
+  "query", (json_int_t)(id).query, "stage", (json_int_t)(id).stage, "task", (json_int_t)(id).task, "attempt", \
+      (json_int_t)(id).attempt, "worker", (json_int_t)(on)
+
+static void cancel_attempt(br_driver *d, br_query *q, const br_action *a) {
+  send_attempt(d, a, BRANT__PB__COMMAND__WHAT_CANCEL);
+  br_events_emit(d->events, "task_cancelled", "{" ATTEMPT_FMT "}", ATTEMPT_OF(a->attempt, a->worker));
+  if (q == NULL || a->attempt.stage >= q->n_runs || a->attempt.task >= q->runs[a->attempt.stage].n_tasks) return;
+  pthread_mutex_lock(&q->lock);
+  q->runs[a->attempt.stage].cancelled++;
+  br_task_run *t = &q->runs[a->attempt.stage].tasks[a->attempt.task];
+  if (!t->done) t->why = BR_AGAIN_CANCELLED;
+  pthread_mutex_unlock(&q->lock);
+}
+
+static void drop_output(br_driver *d, const br_action *a) {
+  send_attempt(d, a, BRANT__PB__COMMAND__WHAT_DROP_OUTPUT);
+  br_events_emit(d->events, "output_dropped", "{" ATTEMPT_FMT "}", ATTEMPT_OF(a->attempt, a->worker));
 }
 
 typedef struct version_ctx {
@@ -26,24 +51,46 @@ static uint32_t table_version(void *arg, uint32_t stage) {
   return br_sched_table_version(v->d->sched, v->query, stage);
 }
 
+/* What is known of the task's earlier attempts becomes the reason of this one. With the query's lock. */
+static const char *count_start(br_query *q, const br_action *a) {
+  static const char *const names[] = {"first", "failed", "cancelled", "executor_lost", "worker_lost", "output_lost"};
+  br_stage_run *r = &q->runs[a->attempt.stage];
+  br_task_run *t = &r->tasks[a->attempt.task];
+  r->started++;
+  if (r->first_start_us == 0) r->first_start_us = br_now_us();
+  if (a->second) {
+    r->seconds++;
+    return "second";
+  }
+  uint8_t why = t->why;
+  t->why = BR_AGAIN_NOT;
+  if (a->attempt.attempt > 1) {                                                           /* the first is number 1 */
+    if (why == BR_AGAIN_NOT) why = t->done ? BR_AGAIN_OUTPUT_LOST : BR_AGAIN_WORKER_LOST; /* nothing was told of it */
+    q->retries++;
+    r->retries++;
+    if (why == BR_AGAIN_OUTPUT_LOST) r->made_again++;
+  }
+  return names[why];
+}
+
 static void run_task(br_driver *d, br_query *q, const br_action *a) {
   br_arena *arena = br_arena_new();
   version_ctx v = {d, q->id};
+  uint32_t passes = a->passes > q->least_passes ? a->passes : q->least_passes;
   pthread_mutex_lock(&q->lock);
   Brant__Pb__Task *t = br_task_message(q, &a->attempt, table_version, &v, arena);
-  br_stage_run *r = &q->runs[a->attempt.stage];
-  r->started++;
-  if (r->first_start_us == 0) r->first_start_us = br_now_us();
-  if (a->attempt.attempt > 1) q->retries++; /* the first is number 1 */
+  br_task_in_passes(q, t, passes, arena);
+  t->alone = a->alone;
+  const char *why = count_start(q, a);
   pthread_cond_broadcast(&q->changed);
   pthread_mutex_unlock(&q->lock);
   Brant__Pb__Command cmd = BRANT__PB__COMMAND__INIT;
   cmd.what_case = BRANT__PB__COMMAND__WHAT_RUN;
   cmd.run = t;
+  br_events_emit(d->events, "task_assigned", "{" ATTEMPT_FMT ", s:s, s:b, s:b, s:I}", ATTEMPT_OF(a->attempt, a->worker),
+                 "why", why, "second", (int)a->second, "alone", (int)a->alone, "passes",
+                 (json_int_t)(t->n_passes > 0 ? t->n_passes : 1));
   br_cluster_send(d->cluster, a->worker, &cmd);
-  br_events_emit(d->events, "task_assigned", "{s:I, s:I, s:I, s:I, s:I}", "query", (json_int_t)q->id, "stage",
-                 (json_int_t)a->attempt.stage, "task", (json_int_t)a->attempt.task, "attempt",
-                 (json_int_t)a->attempt.attempt, "worker", (json_int_t)a->worker);
   br_arena_free(arena);
 }
 
@@ -135,14 +182,29 @@ void br_driver_finish(br_driver *d, br_query *q, const br_error *err) {
   pthread_mutex_unlock(&q->lock);
 }
 
-static void drop_stage(br_driver *d, uint64_t query, uint32_t stage) {
-  Brant__Pb__DropStage drop = BRANT__PB__DROP_STAGE__INIT;
-  drop.query = query;
-  drop.stage = stage;
+/* To all workers: a stage's outputs may go (drop), or are kept for recovery alone (retire). */
+static void about_stage(br_driver *d, uint64_t query, uint32_t stage, bool retire) {
+  Brant__Pb__DropStage what = BRANT__PB__DROP_STAGE__INIT;
+  what.query = query;
+  what.stage = stage;
   Brant__Pb__Command cmd = BRANT__PB__COMMAND__INIT;
-  cmd.what_case = BRANT__PB__COMMAND__WHAT_DROP;
-  cmd.drop = &drop;
+  cmd.what_case = retire ? BRANT__PB__COMMAND__WHAT_RETIRE : BRANT__PB__COMMAND__WHAT_DROP;
+  if (retire)
+    cmd.retire = &what;
+  else
+    cmd.drop = &what;
   br_cluster_broadcast(d->cluster, &cmd);
+  br_events_emit(d->events, retire ? "stage_retired" : "stage_dropped", "{s:I, s:I}", "query", (json_int_t)query,
+                 "stage", (json_int_t)stage);
+}
+
+static void release_worker(br_driver *d, const br_action *a) {
+  Brant__Pb__Command cmd = BRANT__PB__COMMAND__INIT;
+  cmd.what_case = BRANT__PB__COMMAND__WHAT_RELEASE;
+  cmd.release = 1;
+  br_cluster_send(d->cluster, a->worker, &cmd);
+  br_events_emit(d->events, "worker_released", "{s:I, s:I}", "worker", (json_int_t)a->worker, "incarnation",
+                 (json_int_t)a->incarnation);
 }
 
 void br_driver_stop_deadline(br_query *q) {
@@ -184,7 +246,7 @@ void br_driver_carry_out(br_driver *d, const br_action *a) {
     case BR_ACT_RUN:
       if (q != NULL) run_task(d, q, a);
       break;
-    case BR_ACT_CANCEL: send_attempt(d, a, BRANT__PB__COMMAND__WHAT_CANCEL); break;
+    case BR_ACT_CANCEL: cancel_attempt(d, q, a); break;
     case BR_ACT_TABLE:
       if (q != NULL) send_table(d, q, a->stage, a->version, a->worker);
       break;
@@ -194,8 +256,9 @@ void br_driver_carry_out(br_driver *d, const br_action *a) {
     case BR_ACT_RESULT:
       if (q != NULL) result_ready(d, q, a);
       break;
-    case BR_ACT_DROP_STAGE: drop_stage(d, query, a->stage); break;
-    case BR_ACT_DROP_OUTPUT: break; /* the worker's store keeps the newest attempt of a task only */
+    case BR_ACT_RETIRE_STAGE: about_stage(d, query, a->stage, true); break;
+    case BR_ACT_DROP_STAGE: about_stage(d, query, a->stage, false); break;
+    case BR_ACT_DROP_OUTPUT: drop_output(d, a); break;
     case BR_ACT_QUERY_DONE:
       if (q != NULL) br_driver_finish(d, q, NULL);
       break;
@@ -204,9 +267,8 @@ void br_driver_carry_out(br_driver *d, const br_action *a) {
       break;
     case BR_ACT_DROP_QUERY: drop_query(d, query); break;
     case BR_ACT_WORKER_GONE: br_cluster_expel(d->cluster, a->worker); break;
-    case BR_ACT_RETIRE_STAGE:
-    case BR_ACT_PROBE:
-    case BR_ACT_RELEASE_WORKER: break; /* not said yet */
+    case BR_ACT_PROBE: br_driver_probe(d, a->worker, a->incarnation); break;
+    case BR_ACT_RELEASE_WORKER: release_worker(d, a); break;
     case BR_ACT_WAKE: wake_at(d, a->at_ms); break;
   }
 }

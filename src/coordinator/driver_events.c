@@ -34,7 +34,11 @@ static void handle_lost(void *arg) {
     pthread_mutex_unlock(&q->lock);
   }
   br_event e = {.kind = BR_EV_WORKER_LOST, .worker = m->worker, .incarnation = m->incarnation};
-  if (!m->expelled) br_driver_step(d, &e);
+  if (!m->expelled) {
+    br_losses *before = br_losses_of_worker(d, m->worker, m->incarnation);
+    br_driver_step(d, &e);
+    br_losses_tell(d, before, "its worker is lost");
+  }
   br_driver_publish_counts(d);
   if (d->worker_lost != NULL) d->worker_lost(d->lost_arg, m->pid);
   free(m);
@@ -55,6 +59,7 @@ static void count_done(br_driver *d, br_query *q, const br_attempt_id *id, const
   r->cpu_us += s->cpu_us;
   r->spill_bytes += s->spill_bytes;
   if (s->peak_memory_bytes > r->peak_memory_bytes) r->peak_memory_bytes = s->peak_memory_bytes;
+  t->why = BR_AGAIN_NOT;
   if (!t->done) { /* a task that runs again makes the same rows: counted once */
     t->done = true;
     t->rows_out = s->rows_out;
@@ -90,6 +95,23 @@ static void task_done(br_driver *d, const br_worker *w, const Brant__Pb__TaskDon
   br_driver_step(d, &e);
 }
 
+/* Why the task will run again, if it will. */
+static void note_again(br_driver *d, const br_attempt_id *id, br_again why) {
+  br_query *q = br_map_get(d->queries, id->query);
+  if (q == NULL || id->stage >= q->n_runs || id->task >= q->runs[id->stage].n_tasks) return;
+  pthread_mutex_lock(&q->lock);
+  q->runs[id->stage].tasks[id->task].why = (uint8_t)why;
+  pthread_mutex_unlock(&q->lock);
+}
+
+/* What a failed fetch may cost: the output that it names, or all of a worker. NULL: nothing. */
+static br_losses *fetch_losses(br_driver *d, const br_error *why) {
+  if (why->code != BR_FETCH) return NULL;
+  if (why->has_lost) return br_losses_of_outputs(d, &why->lost, 1);
+  const br_worker *w = br_cluster_find(d->cluster, why->worker);
+  return w != NULL ? br_losses_of_worker(d, w->id, w->incarnation) : NULL;
+}
+
 static void task_failed(br_driver *d, const br_worker *w, const Brant__Pb__TaskFailed *t) {
   br_error why;
   br_error_from_pb(t->error, &why);
@@ -99,11 +121,17 @@ static void task_failed(br_driver *d, const br_worker *w, const Brant__Pb__TaskF
                 .incarnation = w->incarnation,
                 .attempt = br_attempt_from_pb(t->id),
                 .error = &why};
-  br_events_emit(d->events, "task_failed", "{s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "query", (json_int_t)e.attempt.query,
-                 "stage", (json_int_t)e.attempt.stage, "task", (json_int_t)e.attempt.task, "attempt",
-                 (json_int_t)e.attempt.attempt, "worker", (json_int_t)w->id, "code", br_code_name(why.code), "message",
-                 why.message);
+  const br_attempt_id *lost = &why.lost.made_by; /* zeros: none */
+  br_events_emit(d->events, "task_failed", "{s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:I}", "query",
+                 (json_int_t)e.attempt.query, "stage", (json_int_t)e.attempt.stage, "task", (json_int_t)e.attempt.task,
+                 "attempt", (json_int_t)e.attempt.attempt, "worker", (json_int_t)w->id, "code", br_code_name(why.code),
+                 "blame", br_blame_name(why.blame), "message", why.message, "has_lost", (int)why.has_lost, "lost_stage",
+                 (json_int_t)lost->stage, "lost_task", (json_int_t)lost->task, "lost_attempt",
+                 (json_int_t)lost->attempt, "lost_worker", (json_int_t)(why.has_lost ? why.lost.worker : 0));
+  note_again(d, &e.attempt, why.code == BR_CANCELLED ? BR_AGAIN_CANCELLED : BR_AGAIN_FAILED);
+  br_losses *before = fetch_losses(d, &why);
   br_driver_step(d, &e);
+  br_losses_tell(d, before, "it could not be read");
 }
 
 static void executor_lost(br_driver *d, const br_worker *w, const Brant__Pb__ExecutorLost *x) {
@@ -112,6 +140,7 @@ static void executor_lost(br_driver *d, const br_worker *w, const Brant__Pb__Exe
   br_attempt_id *ids = br_calloc(x->n_running, sizeof *ids);
   for (size_t i = 0; i < x->n_running; i++) {
     ids[i] = br_attempt_from_pb(x->running[i]);
+    note_again(d, &ids[i], BR_AGAIN_EXECUTOR_LOST);
     br_query *q = br_map_get(d->queries, ids[i].query);
     if (q == NULL) continue;
     pthread_mutex_lock(&q->lock);
@@ -119,8 +148,9 @@ static void executor_lost(br_driver *d, const br_worker *w, const Brant__Pb__Exe
     pthread_mutex_unlock(&q->lock);
   }
   br_log(BR_LOG_WARN, "worker %u lost an executor (pid %d, %zu tasks): %s", w->id, x->pid, x->n_running, why.message);
-  br_events_emit(d->events, "executor_lost", "{s:I, s:I, s:I, s:s}", "worker", (json_int_t)w->id, "pid",
-                 (json_int_t)x->pid, "tasks", (json_int_t)x->n_running, "message", why.message);
+  br_events_emit(d->events, "executor_lost", "{s:I, s:I, s:I, s:s, s:s}", "worker", (json_int_t)w->id, "pid",
+                 (json_int_t)x->pid, "tasks", (json_int_t)x->n_running, "code", br_code_name(why.code), "message",
+                 why.message);
   br_event e = {.kind = BR_EV_EXECUTOR_LOST,
                 .worker = w->id,
                 .incarnation = w->incarnation,
@@ -129,6 +159,34 @@ static void executor_lost(br_driver *d, const br_worker *w, const Brant__Pb__Exe
                 .error = &why};
   br_driver_step(d, &e);
   free(ids);
+}
+
+/* Evicted after their stage retired, or found damaged. */
+static void outputs_lost(br_driver *d, const br_worker *w, const Brant__Pb__Report *r) {
+  br_attempt_id *ids = br_calloc(r->n_outputs_lost, sizeof *ids);
+  br_map_output_id *outputs = br_calloc(r->n_outputs_lost, sizeof *outputs);
+  for (size_t i = 0; i < r->n_outputs_lost; i++) {
+    ids[i] = br_attempt_from_pb(r->outputs_lost[i]);
+    outputs[i] = (br_map_output_id){.made_by = ids[i], .worker = w->id, .incarnation = w->incarnation};
+  }
+  br_event e = {.kind = BR_EV_OUTPUTS_LOST,
+                .worker = w->id,
+                .incarnation = w->incarnation,
+                .attempts = ids,
+                .n_attempts = r->n_outputs_lost};
+  br_losses *before = br_losses_of_outputs(d, outputs, r->n_outputs_lost);
+  br_driver_step(d, &e);
+  br_losses_tell(d, before, "its worker made room, or found it damaged");
+  free(outputs);
+  free(ids);
+}
+
+static void draining(br_driver *d, const br_worker *w, bool leaving) {
+  br_event e = {.kind = BR_EV_WORKER_DRAINING, .worker = w->id, .incarnation = w->incarnation};
+  if (!br_cluster_note_draining(d->cluster, w->id)) return;
+  br_events_emit(d->events, "worker_draining", "{s:I, s:I, s:b}", "worker", (json_int_t)w->id, "incarnation",
+                 (json_int_t)w->incarnation, "leaving", (int)leaving);
+  br_driver_step(d, &e);
 }
 
 static void on_refused(void *arg, const br_error *why) {
@@ -159,10 +217,8 @@ static void on_report(void *arg, const br_worker *w, const Brant__Pb__Report *r)
     task_failed(d, w, r->failed[i]);
   for (size_t i = 0; i < r->n_executor_lost && (w = br_cluster_find(d->cluster, id)) != NULL; i++)
     executor_lost(d, w, r->executor_lost[i]);
-  if (r->leaving) {
-    br_event e = {.kind = BR_EV_WORKER_DRAINING, .worker = id, .incarnation = incarnation};
-    br_driver_step(d, &e);
-  }
+  if (r->n_outputs_lost > 0 && (w = br_cluster_find(d->cluster, id)) != NULL) outputs_lost(d, w, r);
+  if ((r->draining || r->leaving) && (w = br_cluster_find(d->cluster, id)) != NULL) draining(d, w, r->leaving);
 }
 
 br_cluster_handlers br_driver_handlers(br_driver *d) {

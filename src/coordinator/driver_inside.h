@@ -4,6 +4,8 @@
  *   driver_events.c    what workers say becomes events
  *   driver_requests.c  what other threads ask for becomes events
  *   driver_actions.c   the scheduler's actions become commands
+ *   driver_losses.c    which outputs a step lost, and what runs again for it: for events and explain
+ *   driver_probe.c     does a worker answer on its data port?
  */
 #ifndef BRANT_COORDINATOR_DRIVER_INSIDE_H
 #define BRANT_COORDINATOR_DRIVER_INSIDE_H
@@ -21,6 +23,9 @@ struct br_driver {
   br_timer *tick;
   uint64_t tick_at_ms;
   bool stepping;
+  char *secret;
+  uint32_t probe_ms;
+  struct br_probe *probes; /* under way */
   void (*worker_lost)(void *arg, int pid);
   void *lost_arg;
 
@@ -39,6 +44,17 @@ void br_driver_carry_out(br_driver *d, const br_action *a);
 void br_driver_finish(br_driver *d, br_query *q, const br_error *err); /* err NULL: well */
 void br_driver_stop_deadline(br_query *q);
 void br_driver_take_gauges(br_driver *d, br_query *q); /* with the query's lock */
+
+/* driver_probe.c: ask the worker's data port for its status; the answer, or none within probe_ms, becomes BR_EV_PROBED. */
+void br_driver_probe(br_driver *d, uint32_t worker, uint32_t incarnation);
+void br_driver_stop_probes(br_driver *d);
+
+/* driver_losses.c: around a step that may lose outputs. `before` notes what is there, `after` tells what is not any more and how
+ * many committed tasks of each stage have to run again. The outputs of a worker, or some by name. */
+typedef struct br_losses br_losses;
+br_losses *br_losses_of_worker(br_driver *d, uint32_t worker, uint32_t incarnation);
+br_losses *br_losses_of_outputs(br_driver *d, const br_map_output_id *ids, size_t n);
+void br_losses_tell(br_driver *d, br_losses *before, const char *why); /* frees it */
 
 /* driver_events.c */
 br_cluster_handlers br_driver_handlers(br_driver *d);

@@ -17,9 +17,21 @@
 
 typedef enum br_query_state { BR_QUERY_NEW, BR_QUERY_RUNNING, BR_QUERY_DONE, BR_QUERY_FAILED } br_query_state;
 
-/* What one attempt of a task told. Kept once a task. */
+/* Why a task's next attempt runs. */
+typedef enum br_again {
+  BR_AGAIN_NOT, /* it is the first */
+  BR_AGAIN_FAILED,
+  BR_AGAIN_CANCELLED, /* what it read was lost, or nobody needed it for a while */
+  BR_AGAIN_EXECUTOR_LOST,
+  BR_AGAIN_WORKER_LOST,
+  BR_AGAIN_OUTPUT_LOST, /* it had committed */
+  BR_AGAIN_KINDS
+} br_again;
+
+/* What the attempts of a task told. Kept once a task: the largest part of a query's memory. */
 typedef struct br_task_run {
   bool done;
+  uint8_t why; /* br_again of the next attempt, as far as it is known */
   uint64_t rows_out, bytes_out, wall_us;
 } br_task_run;
 
@@ -31,7 +43,9 @@ typedef struct br_stage_run {
   uint64_t split_rows;      /* of all splits */
   br_task_run *tasks;       /* [n_tasks] */
   uint64_t *partition_rows; /* [partitions] exact rows of the output */
-  uint32_t started, done;
+  uint32_t started, done;   /* started: attempts */
+  uint32_t retries, seconds, cancelled, outputs_lost,
+      made_again; /* attempts, and outputs that died while needed or not */
   uint64_t rows_in, bytes_in, rows_out, bytes_out, remote_bytes, cpu_us, spill_bytes, wall_us, peak_memory_bytes;
   uint64_t first_start_us, last_done_us; /* monotonic; 0: not yet */
 } br_stage_run;
@@ -64,6 +78,10 @@ typedef struct br_query {
   struct br_timer *deadline; /* loop thread */
   struct br_driver *deadline_driver;
   bool profile;
+  bool eager;            /* readers run while producers write */
+  uint32_t max_running;  /* attempts at once; 0: no bound */
+  uint32_t least_passes; /* tests: every task that can runs in at least this many passes */
+  char *shared_dir;      /* files backend: directory of this query's outputs; NULL: they are in the workers' stores */
 
   pthread_mutex_t lock;
   pthread_cond_t changed;
@@ -89,6 +107,8 @@ BR_MUST_USE br_status br_query_count_tasks(br_query *q, br_error *err);
 typedef uint32_t (*br_version_fn)(void *arg, uint32_t stage);
 Brant__Pb__Task *br_task_message(br_query *q, const br_attempt_id *id, br_version_fn version, void *arg,
                                  br_arena *arena);
+/* The task in this many passes over parts of its keys, if its stage may be split so. */
+void br_task_in_passes(const br_query *q, Brant__Pb__Task *t, uint32_t passes, br_arena *arena);
 /* The SQL of one task, runnable for a person: scan tokens replaced by the split. In the arena. */
 char *br_task_sql(const br_query *q, uint32_t stage, uint32_t task, br_arena *arena);
 

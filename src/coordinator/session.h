@@ -33,6 +33,8 @@ typedef struct br_settings {
   uint64_t filter_bytes; /* most bytes of keys that a run-time filter reads a task; 0: no filters */
   bool two_step_aggregate;
   char codec[8];
+  bool files_backend;     /* rows between stages go through shuffle_dir, not from worker to worker */
+  char shuffle_dir[1024]; /* absolute; empty: none */
 } br_settings;
 
 struct brant_session {

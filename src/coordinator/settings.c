@@ -2,12 +2,14 @@
  * brant_set and RESET: our own settings, and DuckDB's, which are set here and, when they may change results, on every executor
  * before a query (as its settings; a RESET travels in the prelude, since only DuckDB knows the default). The caller's thread.
  */
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/mem.h"
 #include "base/util.h"
 #include "coordinator/session.h"
+#include "shuffle/shuffle.h"
 
 #define MAX_PARTITIONS 65536u
 
@@ -49,6 +51,29 @@ static br_status set_codec(const char *value, br_settings *o, br_error *err) {
   return BR_OK;
 }
 
+static br_status set_backend(const char *value, br_settings *o, br_error *err) {
+  bool files = strcasecmp(value, br_files_backend.name) == 0;
+  if (!files && strcasecmp(value, br_flight_backend.name) != 0)
+    return br_fail(err, BR_INVALID, BR_BLAME_USER, "shuffle_backend is flight or files, not %s", value);
+  o->files_backend = files;
+  return BR_OK;
+}
+
+/* Seen to be writable here; what dead sessions left in it goes. */
+static br_status set_shuffle_dir(const char *value, br_settings *o, br_error *err) {
+  char *path = value[0] ? br_absolute_path(value) : br_strdup("");
+  size_t removed = 0;
+  br_status status = BR_OK;
+  if (strlen(path) >= sizeof o->shuffle_dir)
+    status =
+        br_fail(err, BR_INVALID, BR_BLAME_USER, "shuffle_dir has more than %zu characters", sizeof o->shuffle_dir - 1);
+  else if (path[0])
+    status = br_files_dirs_check(path, &removed, err);
+  if (status == BR_OK) strcpy(o->shuffle_dir, path);
+  free(path);
+  return status;
+}
+
 /* True: it is one of ours (set or refused in *status). */
 static bool set_own(br_settings *o, const char *name, const char *value, br_status *status, br_error *err) {
   struct {
@@ -71,13 +96,18 @@ static bool set_own(br_settings *o, const char *name, const char *value, br_stat
     *status = set_codec(value, o, err);
   else if (strcasecmp(name, "two_step_aggregate") == 0)
     *status = set_bool(name, value, &o->two_step_aggregate, err);
+  else if (strcasecmp(name, "shuffle_backend") == 0)
+    *status = set_backend(value, o, err);
+  else if (strcasecmp(name, "shuffle_dir") == 0)
+    *status = set_shuffle_dir(value, o, err);
   else
     return false;
   return true;
 }
 
 static bool reset_own(br_settings *o, const char *name) {
-  static const char *const flags[] = {"partitions", "shuffle_compression", "two_step_aggregate"};
+  static const char *const flags[] = {"partitions", "shuffle_compression", "two_step_aggregate", "shuffle_backend",
+                                      "shuffle_dir"};
   br_settings d;
   br_settings_default(&d);
   struct {
@@ -100,6 +130,10 @@ static bool reset_own(br_settings *o, const char *name) {
     memcpy(o->codec, d.codec, sizeof o->codec);
   else if (strcasecmp(name, flags[2]) == 0)
     o->two_step_aggregate = d.two_step_aggregate;
+  else if (strcasecmp(name, flags[3]) == 0)
+    o->files_backend = d.files_backend;
+  else if (strcasecmp(name, flags[4]) == 0)
+    memcpy(o->shuffle_dir, d.shuffle_dir, sizeof o->shuffle_dir);
   else
     return false;
   return true;

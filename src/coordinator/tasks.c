@@ -164,3 +164,11 @@ Brant__Pb__Task *br_task_message(br_query *q, const br_attempt_id *id, br_versio
   t->deadline_ms = q->deadline_ms;
   return t;
 }
+
+void br_task_in_passes(const br_query *q, Brant__Pb__Task *t, uint32_t passes, br_arena *arena) {
+  const br_stage *s = q->runs[t->id->stage].plan;
+  if (passes <= 1 || !br_stage_splittable(s)) return;
+  t->n_passes = passes;
+  t->passes = br_arena_alloc(arena, passes * sizeof *t->passes);
+  for (uint32_t i = 0; i < passes; i++) t->passes[i] = br_stage_pass_sql(arena, s, t->sql, passes, i);
+}
