@@ -128,6 +128,14 @@ static bool take_chunk(remote_source *s, const void *head, size_t head_bytes, co
     return false;
   }
   if (is_schema || rows < 0 || expected_bytes != body_bytes) return bad(s, "a batch whose parts don't fit");
+  uint64_t checksum = br_wire_chunk_checksum(head, head_bytes, *body, body_bytes);
+  if (br_wire_checksum(tag->map, tag->partition, checksum) != tag->checksum) {
+    br_fail(&cause, BR_CORRUPT, BR_BLAME_FETCH,
+            "a batch of map output %" PRIu32 ", partition %" PRIu32 " was damaged on its way (checksum)", tag->map,
+            tag->partition);
+    source_failed(s, &cause, true);
+    return false;
+  }
   message *m = br_malloc(sizeof *m + head_bytes);
   *m = (message){
       .map = tag->map, .partition = tag->partition, .body = *body, .body_bytes = body_bytes, .head_bytes = head_bytes};

@@ -164,7 +164,9 @@ static br_pull send_chunk(serve *s, br_flight_data *out, br_error *err) {
     *err = *a->err;
     return BR_PULL_ERROR;
   }
-  s->tag = (br_wire_chunk){.map = a->from->map, .partition = a->chunk->partition};
+  s->tag = (br_wire_chunk){.map = a->from->map,
+                           .partition = a->chunk->partition,
+                           .checksum = br_wire_checksum(a->from->map, a->chunk->partition, a->chunk->checksum)};
   out->head = a->head;
   out->head_bytes = a->chunk->head_bytes;
   out->app = &s->tag;

@@ -172,7 +172,7 @@ typedef struct br_serve_set {
   size_t n;
 } br_serve_set; /* in the order to send */
 /* A source that sends the schema, then every chunk of partitions [first, last) of the set: merged over outputs, partition by
- * partition unless ordered (then map by map). app_metadata of each message: u32 map, u32 partition (little endian). Reads of
+ * partition unless ordered (then map by map). app_metadata of each message: wire.h. Reads of
  * disk files happen on pool threads. At most window bytes are read ahead of the peer. */
 BR_MUST_USE br_status br_serve_source(br_loop *loop, void *flight_call, const br_serve_set *set, uint32_t first,
                                       uint32_t last, bool ordered, struct br_flight_source *out, br_error *err);

@@ -1,17 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What serve.c and the reader agree on beside the Flight protocol. The stream of one DoGet: the schema message; a record batch
- * a chunk with app_metadata {u32 map, u32 partition}; last a message of metadata alone, br_wire_end, by which the reader
- * knows that it got everything. All numbers little endian. */
+ * a chunk with app_metadata {u32 map, u32 partition, u64 checksum}; last a message of metadata alone, br_wire_end, by which the
+ * reader knows that it got everything. All numbers little endian. */
 #ifndef BRANT_SHUFFLE_WIRE_H
 #define BRANT_SHUFFLE_WIRE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define BR_WIRE_END_MARK UINT32_MAX
 
 typedef struct br_wire_chunk {
   uint32_t map, partition;
+  uint64_t checksum; /* br_wire_checksum */
 } br_wire_chunk;
+
+/* Of a chunk on its way: XXH3 of {map, partition, the chunk's own checksum}: that is XXH3 of its message, zeros to a multiple
+ * of 64, body, as a map output's index has it. TCP's checksum is 16 bits, and a machine in between makes its own. */
+uint64_t br_wire_checksum(uint32_t map, uint32_t partition, uint64_t chunk_checksum);
+/* The chunk's own checksum, from its parts. */
+uint64_t br_wire_chunk_checksum(const void *head, size_t head_bytes, const void *body, size_t body_bytes);
 
 typedef struct br_wire_end {
   uint32_t mark_map, mark_partition; /* BR_WIRE_END_MARK both */
@@ -20,6 +28,6 @@ typedef struct br_wire_end {
   uint64_t chunks, rows; /* that were sent */
 } br_wire_end;
 
-_Static_assert(sizeof(br_wire_chunk) == 8 && sizeof(br_wire_end) == 32, "sent as they lie in memory");
+_Static_assert(sizeof(br_wire_chunk) == 16 && sizeof(br_wire_end) == 32, "sent as they lie in memory");
 
 #endif

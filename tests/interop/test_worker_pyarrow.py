@@ -247,7 +247,7 @@ def test_chunks_and_the_end_mark(workers, hold):
         chunks = list(w.do_get(info.endpoints[0].ticket, auth()))
         rows, tasks = 0, []
         for c in chunks[:-1]:
-            task, partition = struct.unpack("<II", c.app_metadata.to_pybytes())
+            task, partition, _checksum = struct.unpack("<IIQ", c.app_metadata.to_pybytes())
             assert partition == 0 and task < held.tasks
             tasks.append(task)
             rows += c.data.num_rows
