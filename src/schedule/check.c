@@ -48,8 +48,8 @@ static void check_flight(report *r, const br_sched *s, const sched_query *q, con
 static void check_output(report *r, const br_sched *s, const sched_stage *st, const sched_task *t, const char *name) {
   if (!t->alive) return;
   MUST(r, t->made_by != 0 && t->made_by <= t->attempt, "%s is alive, made by attempt %u", name, t->made_by);
-  MUST(r, t->output_at < s->n_workers && s->workers[t->output_at].state == SCHED_LIVE, "%s is alive on a lost worker",
-       name);
+  MUST(r, t->output_at < s->n_workers && (st->outlives || s->workers[t->output_at].state == SCHED_LIVE),
+       "%s is alive on a lost worker", name);
   MUST(r, t->since <= st->version + 1, "%s is in table %u, the stage has %u", name, t->since, st->version);
   MUST(r, !t->will, "%s is alive and to be made", name);
 }
@@ -94,7 +94,9 @@ static void check_task(report *r, const br_sched *s, const sched_query *q, const
   MUST(r, (t->state == BR_TASK_COMMITTED) == (!t->will && t->made_by), "%s is in state %u, needed %d, made by %u", name,
        t->state, t->will, t->made_by);
   MUST(r, !t->voided, "%s was left voided", name);
-  MUST(r, t->charged < s->o.max_attempts && t->deaths < s->o.killer_executors && t->fetches < BR_SCHED_TASK_FETCHES,
+  MUST(r,
+       t->charged < s->o.max_attempts && t->deaths < s->o.killer_executors * BR_SCHED_DEATH &&
+           t->fetches < BR_SCHED_TASK_FETCHES,
        "%s failed too often: %u charged, %u executors, %u fetches", name, t->charged, t->deaths, t->fetches);
   MUST(r, !t->read || st->result, "%s is read, but no result", name);
 }
@@ -116,11 +118,10 @@ static bool reader_wills(const sched_query *q, const sched_stage *st, uint32_t t
 /* In a stage with work left, needs may have vanished task by task; they are planned away when the stage that read is done. */
 static void check_need(report *r, const sched_query *q, const sched_stage *st, uint32_t i) {
   const sched_task *t = &st->tasks[i];
-  bool last = !st->result && st->n_consumers == 0;
-  bool need = last ? t->made_by == 0 : !t->alive && ((st->result && !t->read) || reader_wills(q, st, i));
+  bool need = st->last ? t->made_by == 0 : !t->alive && ((st->result && !t->read) || reader_wills(q, st, i));
   MUST(r, !need || t->will, "query %llu stage %u task %u is needed, but is not to be run", (unsigned long long)q->id,
        (uint32_t)(st - q->stages), i);
-  bool some = last || st->result || br_sched_stage_demanded(q, st);
+  bool some = st->last || st->result || br_sched_stage_demanded(q, st);
   MUST(r, !t->will || some, "query %llu stage %u task %u is to be run for nobody", (unsigned long long)q->id,
        (uint32_t)(st - q->stages), i);
 }
@@ -147,6 +148,8 @@ static void check_stage(report *r, const br_sched *s, const sched_query *q, cons
        "stage %u: counts are todo %u/%u alive %u/%u ready %u/%u unread %u/%u listed %u", me, st->todo, todo, st->alive,
        alive, st->ready, ready, st->unread, unread, listed);
   MUST(r, memcmp(counts, st->counts, sizeof counts) == 0, "stage %u: the counts by state are wrong", me);
+  MUST(r, !st->retired || (st->todo == 0 && !br_sched_stage_demanded(q, st) && st->unread == 0),
+       "stage %u is retired, but it is needed", me);
   MUST(r, open == st->open, "stage %u is %s, its inputs say otherwise", me, st->open ? "open" : "closed");
   MUST(r, st->done == (st->todo == 0), "stage %u has %u tasks to do and is %s", me, st->todo,
        st->done ? "done" : "not done");
@@ -172,12 +175,18 @@ static void check_query(report *r, const br_sched *s, const sched_query *q) {
 }
 
 /* ---- workers */
-static uint32_t outputs_on(const br_sched *s, uint32_t w) {
+/* Alive outputs that die with the worker; those of them that nobody needs. */
+static uint32_t outputs_on(const br_sched *s, uint32_t w, uint32_t *spare) {
   uint32_t n = 0;
+  *spare = 0;
   for (uint32_t i = 0; i < s->n_queries; i++)
     for (uint32_t k = 0; k < s->queries[i]->n_stages; k++) {
       const sched_stage *st = &s->queries[i]->stages[k];
-      for (uint32_t t = 0; t < st->n_tasks; t++) n += st->tasks[t].alive && st->tasks[t].output_at == w;
+      for (uint32_t t = 0; t < st->n_tasks && !st->outlives; t++) {
+        if (!st->tasks[t].alive || st->tasks[t].output_at != w) continue;
+        n++;
+        *spare += st->last || st->retired;
+      }
     }
   return n;
 }
@@ -206,12 +215,19 @@ static void check_worker(report *r, const br_sched *s, uint32_t at) {
   bool listed = w->free_index != BR_SCHED_NONE && w->free_index < s->n_free && s->free[w->free_index] == at;
   check_slots(r, s, at);
   MUST(r, free_slot == listed && (listed || w->free_index == BR_SCHED_NONE), "worker %u: free list is wrong", w->id);
-  MUST(r, w->outputs == outputs_on(s, at), "worker %u: holds %u outputs, counted %u", w->id, outputs_on(s, at),
-       w->outputs);
+  uint32_t spare, outputs = outputs_on(s, at, &spare);
+  MUST(r, w->outputs == outputs && w->spare == spare,
+       "worker %u: holds %u outputs, %u of them spare, counted %u and %u", w->id, outputs, spare, w->outputs, w->spare);
+  MUST(r, w->state != SCHED_LIVE || !w->draining || w->released || w->used > 0 || outputs > spare,
+       "worker %u drains, has nothing that is needed, and is not released", w->id);
+  MUST(r, !w->released || outputs == 0, "worker %u is released, but an output of it counts", w->id);
+  MUST(r, w->state != SCHED_LIVE || w->probe_until_ms == 0 || w->probe_until_ms > s->now_ms,
+       "worker %u does not answer a probe and is still there", w->id);
   MUST(r, w->state != SCHED_LIVE || w->heard_ms + s->o.silent_ms > s->now_ms, "worker %u is silent and still there",
        w->id);
-  MUST(r, w->fetch_failures < BR_SCHED_FETCH_FAILURES || w->state != SCHED_LIVE,
-       "worker %u can't be read and is still there", w->id);
+  MUST(r,
+       w->state != SCHED_LIVE || (w->served_bad.n < BR_SCHED_FETCH_FAILURES && w->read_bad.n < BR_SCHED_FETCH_FAILURES),
+       "worker %u can't be read, or can't read, and is still there", w->id);
 }
 
 /* A free slot and a ready task at once only when the task waits for another worker than the one where it failed. */
@@ -248,6 +264,7 @@ static void check_holds(report *r, const br_sched *s) {
 
 static void check_wake(report *r, const br_sched *s) {
   uint64_t next = s->silent_at_ms < s->cancel_at_ms ? s->silent_at_ms : s->cancel_at_ms;
+  if (s->probe_at_ms < next) next = s->probe_at_ms;
   if (s->n_holds > 0 && s->holds[0].at_ms < next) next = s->holds[0].at_ms;
   MUST(r, next == UINT64_MAX || (s->wake_ms > s->now_ms && s->wake_ms <= next), "nobody wakes the scheduler at %llu ms",
        (unsigned long long)next);
@@ -255,16 +272,18 @@ static void check_wake(report *r, const br_sched *s) {
 
 const char *br_sched_check(const br_sched *s, char *out, size_t n) {
   report r = {.out = out, .n = n};
-  uint32_t live = 0, usable = 0, gone = 0;
+  uint32_t live = 0, usable = 0, gone = 0, draining = 0;
   out[0] = 0;
   for (uint32_t i = 0; i < s->n_workers; i++) {
     check_worker(&r, s, i);
     live += s->workers[i].state == SCHED_LIVE;
     usable += s->workers[i].state == SCHED_LIVE && !s->workers[i].draining;
     gone += s->workers[i].state == SCHED_GONE;
+    draining += s->workers[i].state == SCHED_LIVE && s->workers[i].draining && !s->workers[i].released;
   }
   MUST(&r, live == s->n_live && usable == s->n_usable && gone == s->n_gone && live + gone == s->n_workers,
        "workers: live %u/%u usable %u/%u gone %u/%u", s->n_live, live, s->n_usable, usable, s->n_gone, gone);
+  MUST(&r, draining == s->n_draining, "%u workers drain, counted %u", draining, s->n_draining);
   for (uint32_t i = 0; i < s->n_queries; i++) {
     MUST(&r, s->queries[i]->index == i && br_sched_query_find(s, s->queries[i]->id) == s->queries[i],
          "query list is wrong");

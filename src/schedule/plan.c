@@ -14,8 +14,6 @@
 #include "base/mem.h"
 #include "schedule/state.h"
 
-static bool needs_output(const sched_stage *st) { return st->result || st->n_consumers > 0; }
-
 bool br_sched_stage_demanded(const sched_query *q, const sched_stage *st) {
   for (size_t k = 0; k < st->n_consumers; k++)
     if (q->stages[st->consumers[k].stage].todo > 0) return true;
@@ -41,7 +39,7 @@ static bool wanted_by_one(const sched_query *q, const sched_stage *st, uint32_t 
 }
 
 static void want_stage(const sched_query *q, sched_stage *st) {
-  bool all = !needs_output(st);
+  bool all = st->last;
   for (size_t k = 0; k < st->n_consumers && !all; k++) {
     const sched_stage *c = &q->stages[st->consumers[k].stage];
     all = c->inputs[st->consumers[k].input].kind != BR_READ_FORWARD && c->wanted > 0;
@@ -49,8 +47,7 @@ static void want_stage(const sched_query *q, sched_stage *st) {
   st->wanted = 0;
   for (uint32_t i = 0; i < st->n_tasks; i++) {
     sched_task *t = &st->tasks[i];
-    bool there = needs_output(st) ? t->alive
-                                  : t->made_by != 0; /* a last stage without result: its work counts, not its output */
+    bool there = st->last ? t->made_by != 0 : t->alive;
     t->want = !there && (all || (st->result && !t->read) || wanted_by_one(q, st, i));
     st->wanted += t->want;
   }
@@ -137,31 +134,73 @@ static void apply_wants(br_sched *s, sched_query *q, sched_stage *st, br_actions
   }
 }
 
-static void drop_stage(br_sched *s, sched_query *q, sched_stage *st, br_actions *out) {
-  br_action *a = br_sched_act(out, BR_ACT_DROP_STAGE, q->id);
+static bool readers_closed(const sched_query *q, const sched_stage *st) {
+  for (size_t k = 0; k < st->n_consumers; k++)
+    if (!q->stages[st->consumers[k].stage].closed) return false;
+  return true;
+}
+
+/* No loss can make a task of this stage run again: nobody needs its outputs, or they outlive the workers. (A file that goes all the same
+ * is made again like everything else, from further back.) */
+static bool closed(const sched_query *q, const sched_stage *st) {
+  if (st->todo > 0 || st->unread > 0) return false;
+  return (st->outlives && st->alive == st->n_tasks) || readers_closed(q, st);
+}
+
+void br_sched_set_retired(br_sched *s, sched_stage *st, bool retired) {
+  if (st->retired == retired) return;
+  st->retired = retired;
+  for (uint32_t i = 0; i < st->n_tasks && st->alive > 0 && !st->outlives; i++)
+    if (st->tasks[i].alive) s->workers[st->tasks[i].output_at].spare += retired ? 1 : -1u;
+}
+
+static void say_stage(const sched_query *q, const sched_stage *st, br_action_kind kind, br_actions *out) {
+  br_action *a = br_sched_act(out, kind, q->id);
   a->stage = (uint32_t)(st - q->stages);
   a->version = st->version;
+}
+
+static void publish(const sched_query *q, sched_stage *st, br_actions *out) {
+  st->dirty = false;
+  st->version++;
+  say_stage(q, st, BR_ACT_TABLE, out);
+}
+
+static void drop_stage(br_sched *s, sched_query *q, sched_stage *st, br_actions *out) {
+  say_stage(q, st, BR_ACT_DROP_STAGE, out);
   for (uint32_t i = 0; i < st->n_tasks && st->alive > 0; i++)
     if (st->tasks[i].alive) br_sched_kill_output(s, st, &st->tasks[i]);
+  br_sched_set_retired(s, st, false);
+}
+
+/* Nobody reads the stage at the moment. */
+static void rest_stage(br_sched *s, sched_query *q, sched_stage *st, br_actions *out) {
+  if (st->last || st->alive == 0 || (q->todo == 0 && q->unread == 0))
+    return; /* the query ends now: DROP_QUERY says it */
+  if (readers_closed(q, st)) {
+    drop_stage(s, q, st, out);
+  } else if (!st->retired) {
+    br_sched_set_retired(s, st, true);
+    say_stage(q, st, BR_ACT_RETIRE_STAGE, out);
+  }
 }
 
 static void finish_stage(br_sched *s, sched_query *q, sched_stage *st, br_actions *out) {
   bool demanded = br_sched_stage_demanded(q, st);
+  if (demanded && st->retired) { /* a loss brought it back: its table takes the RETIRE_STAGE back */
+    br_sched_set_retired(s, st, false);
+    publish(q, st, out);
+  }
   if (st->todo > 0) {
     st->done = false;
     return;
   }
   if (!st->done) {
     st->done = true;
-    br_sched_act(out, BR_ACT_STAGE_DONE, q->id)->stage = (uint32_t)(st - q->stages);
+    say_stage(q, st, BR_ACT_STAGE_DONE, out);
   }
-  if (demanded && (st->dirty || st->version == 0)) {
-    st->dirty = false;
-    br_action *a = br_sched_act(out, BR_ACT_TABLE, q->id);
-    a->stage = (uint32_t)(st - q->stages);
-    a->version = ++st->version;
-  }
-  if (!demanded && needs_output(st) && st->unread == 0 && st->alive > 0) drop_stage(s, q, st, out);
+  if (demanded && (st->dirty || st->version == 0)) publish(q, st, out);
+  if (!demanded && st->unread == 0) rest_stage(s, q, st, out);
 }
 
 static void open_or_close(br_sched *s, sched_query *q, sched_stage *st) {
@@ -178,6 +217,7 @@ void br_sched_plan(br_sched *s, sched_query *q, br_actions *out) {
   want(q);
   while (q->indeterminate && void_mixed(s, q, out)) want(q);
   for (uint32_t i = 0; i < q->n_stages; i++) apply_wants(s, q, &q->stages[i], out);
+  for (uint32_t i = q->n_stages; i > 0; i--) q->stages[i - 1].closed = closed(q, &q->stages[i - 1]);
   for (uint32_t i = 0; i < q->n_stages; i++) finish_stage(s, q, &q->stages[i], out);
   for (uint32_t i = 0; i < q->n_stages; i++) open_or_close(s, q, &q->stages[i]);
 }

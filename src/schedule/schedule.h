@@ -29,9 +29,10 @@ typedef struct br_sched_options { /* 0: the default in the comment */
   uint32_t backoff_max_ms;        /* 10,000 */
   uint32_t no_worker_ms;          /* 60,000 without any worker: the queries fail */
   uint32_t silent_ms;             /* 10,000 without a word: the worker is lost */
-  uint32_t killer_executors;      /* 3: a task running when that many executors died is the killer */
-  uint32_t cancel_ms;             /* 30,000 without an answer to a CANCEL: its slot counts as free again */
-  uint32_t probe_ms;              /* 5,000 without BR_EV_PROBED after BR_ACT_PROBE: the worker counts as dead */
+  uint32_t
+      killer_executors; /* 3: a task running when that many executors died is the killer; 4 lost workers count like one */
+  uint32_t cancel_ms;   /* 30,000 without an answer to a CANCEL: its slot counts as free again */
+  uint32_t probe_ms;    /* 5,000 without BR_EV_PROBED after BR_ACT_PROBE: the worker counts as dead */
   uint32_t
       straggler_percent; /* 150: of the median time of its stage's committed tasks; UINT32_MAX: no second attempts */
   uint32_t straggler_done_percent; /* 75: of the stage's tasks are committed before one of them is called a straggler */
@@ -109,16 +110,17 @@ typedef enum br_action_kind {
                              worker set: the same table again, for this worker that has joined since */
   BR_ACT_STAGE_DONE, /* query, stage: all its tasks are committed */
   BR_ACT_RESULT, /* query, stage, attempt: this result output is committed on worker/incarnation: the caller may read it */
-  BR_ACT_RETIRE_STAGE, /* query, stage: its readers are committed; kept for recovery alone, the first to go when room is needed */
-  BR_ACT_DROP_STAGE,     /* query, stage: nobody needs its outputs any more, nor can a loss bring them back into need */
-  BR_ACT_DROP_OUTPUT,    /* attempt on worker/incarnation: a loser's or a dead attempt's output */
-  BR_ACT_QUERY_DONE,     /* query: well */
-  BR_ACT_QUERY_FAILED,   /* query, error: cancels come before it, DROP_QUERY after */
-  BR_ACT_DROP_QUERY,     /* query: forget everything, everywhere */
-  BR_ACT_WORKER_GONE,    /* worker, incarnation: declared lost; tell the others */
-  BR_ACT_PROBE,          /* worker, incarnation: does it answer on its data port? BR_EV_PROBED */
-  BR_ACT_RELEASE_WORKER, /* worker, incarnation: it drains, and nothing that it has is needed: it may go */
-  BR_ACT_WAKE            /* send BR_EV_TICK at at_ms or before */
+  BR_ACT_RETIRE_STAGE, /* query, stage: its readers are committed; kept for recovery alone, the first to go when room is needed; a later
+                             TABLE of the stage for all workers takes it back: it is needed again */
+  BR_ACT_DROP_STAGE,   /* query, stage: nobody needs its outputs any more, nor can a loss bring them back into need */
+  BR_ACT_DROP_OUTPUT,  /* attempt on worker/incarnation: a loser's or a dead attempt's output */
+  BR_ACT_QUERY_DONE,   /* query: well */
+  BR_ACT_QUERY_FAILED, /* query, error: cancels come before it, DROP_QUERY after */
+  BR_ACT_DROP_QUERY,   /* query: forget everything, everywhere */
+  BR_ACT_WORKER_GONE,  /* worker, incarnation: declared lost; tell the others */
+  BR_ACT_PROBE,        /* worker, incarnation: does it answer on its data port? BR_EV_PROBED */
+  BR_ACT_RELEASE_WORKER, /* worker, incarnation: it drains, and nothing that it has is needed: it may go. What it has counts as gone */
+  BR_ACT_WAKE /* send BR_EV_TICK at at_ms or before */
 } br_action_kind;
 
 typedef struct br_action {

@@ -22,12 +22,13 @@ br_sched *br_sched_new(const br_sched_options *o) {
   s->o.silent_ms = or_default(s->o.silent_ms, 10000);
   s->o.killer_executors = or_default(s->o.killer_executors, 3);
   s->o.cancel_ms = or_default(s->o.cancel_ms, 30000);
-  if (s->o.max_attempts > 200) s->o.max_attempts = 200; /* counted in a byte */
-  if (s->o.killer_executors > 200) s->o.killer_executors = 200;
+  s->o.probe_ms = or_default(s->o.probe_ms, 5000);
+  if (s->o.max_attempts > 200) s->o.max_attempts = 200;       /* counted in a byte */
+  if (s->o.killer_executors > 60) s->o.killer_executors = 60; /* in quarters */
   s->query_by_id = br_map_new();
   s->worker_by_id = br_map_new();
   s->gone_first = s->gone_last = BR_SCHED_NONE;
-  s->silent_at_ms = s->cancel_at_ms = UINT64_MAX;
+  s->silent_at_ms = s->cancel_at_ms = s->probe_at_ms = UINT64_MAX;
   return s;
 }
 
@@ -89,6 +90,7 @@ static void init_stage(sched_stage *st, const br_sched_stage *from) {
   st->n_tasks = from->tasks;
   st->indeterminate = from->indeterminate;
   st->result = from->result;
+  st->outlives = from->outlives && !from->result; /* a result is read from its worker */
   st->n_inputs = from->n_inputs;
   st->inputs = br_calloc(from->n_inputs, sizeof *st->inputs);
   if (from->n_inputs) memcpy(st->inputs, from->inputs, from->n_inputs * sizeof *st->inputs);
@@ -108,6 +110,7 @@ static void link_consumers(sched_query *q) {
     for (uint32_t k = 0; k < q->stages[i].n_inputs; k++) q->stages[q->stages[i].inputs[k].stage].n_consumers++;
   for (uint32_t i = 0; i < q->n_stages; i++) {
     q->stages[i].consumers = br_calloc(q->stages[i].n_consumers, sizeof(sched_consumer));
+    q->stages[i].last = !q->stages[i].result && q->stages[i].n_consumers == 0;
     q->stages[i].n_consumers = 0;
   }
   for (uint32_t i = 0; i < q->n_stages; i++)

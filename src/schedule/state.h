@@ -4,7 +4,7 @@
  *
  *   state.c    queries, stages and tasks: made, freed, counted, looked at
  *   ready.c    ready lists and the hold (backoff) heap
- *   workers.c  workers and their slots: join, drain, loss, suspicion
+ *   workers.c  workers and their slots: join, drain, loss, probes
  *   tasks.c    answers about attempts: started, done, failed, executor lost
  *   plan.c     which tasks have to run (lineage, recovery), done and dropped stages, published tables
  *   place.c    ready tasks onto free slots
@@ -26,9 +26,11 @@
 #define BR_SCHED_MAX_ATTEMPT 65535u     /* attempt numbers of one task (16 bits on the wire) */
 #define BR_SCHED_MAX_GONE_WORKERS 4096u /* remembered incarnations of workers that are gone */
 #define BR_SCHED_MAX_PAST_QUERIES 256u  /* remembered ids of queries that ended */
-#define BR_SCHED_FETCH_FAILURES 3u      /* of one worker within the window: it is declared gone */
+#define BR_SCHED_FETCH_FAILURES 3u      /* of one worker that answers probes, within the window: it is declared gone */
 #define BR_SCHED_FETCH_WINDOW_MS 60000u
 #define BR_SCHED_TASK_FETCHES 32u /* uncharged fetch failures of one task */
+#define BR_SCHED_DEATH 4u         /* a dead executor, in quarters: killer_executors of them make a killer */
+#define BR_SCHED_LOSS 1u          /* a lost worker, in quarters: machines go for many reasons */
 #define BR_SCHED_LOOK_AHEAD 16u   /* ready tasks looked at when the first must not run where a slot is free */
 
 typedef struct sched_task {
@@ -41,7 +43,7 @@ typedef struct sched_task {
   bool remake : 1;     /* its dead output is made again and its readers know that already */
   bool voided : 1;     /* its output mixes lost inputs; inside one void pass only */
   uint8_t charged;     /* failures that count against max_attempts */
-  uint8_t deaths;      /* executors that died under it */
+  uint8_t deaths;      /* executors and workers that died under it, in quarters of an executor */
   uint8_t fetches;     /* uncharged fetch failures */
   uint16_t attempt;    /* the newest, 0: none */
   uint16_t made_by;    /* attempt whose output counts (alive or dead), 0: none */
@@ -68,9 +70,12 @@ typedef struct sched_stage {
   size_t n_consumers;
   sched_task *tasks;
   uint32_t *reads; /* [task * n_inputs + input]: table version that the newest attempt reads */
-  bool indeterminate, result;
+  bool indeterminate, result, outlives;
+  bool last;               /* neither result nor consumers: its work counts, not its output */
   bool open;               /* all inputs are there: its tasks may run */
   bool done;               /* STAGE_DONE was said for the present outputs */
+  bool retired;            /* RETIRE_STAGE was said for the present outputs */
+  bool closed;             /* none of its tasks can have to run again, whatever is lost (of the last plan) */
   bool dirty;              /* outputs changed since the table was published */
   bool forward;            /* has a FORWARD input: ready tasks are listed by worker */
   uint32_t version;        /* of the published table, 0: none yet */
@@ -104,16 +109,26 @@ typedef struct sched_slot {
   uint64_t since_ms;
 } sched_slot;
 
+/* Failed reads that a good probe could not explain, within BR_SCHED_FETCH_WINDOW_MS. */
+typedef struct sched_strikes {
+  uint32_t n;
+  uint64_t first_ms;
+} sched_strikes;
+
 typedef enum sched_worker_state { SCHED_FREE, SCHED_LIVE, SCHED_GONE } sched_worker_state;
 typedef struct sched_worker {
   sched_worker_state state;
-  bool draining;
+  bool draining, released; /* released: it may go; it has nothing any more */
   uint32_t id, incarnation;
   sched_slot *slots;
   uint32_t n_slots, used;
-  uint32_t outputs; /* alive outputs that it holds */
-  uint64_t heard_ms, joined_ms, served, fetch_first_ms;
-  uint32_t fetch_failures;
+  uint32_t outputs; /* alive outputs that die with it */
+  uint32_t spare;   /* those of them that nobody needs: of retired stages and of last ones */
+  uint64_t heard_ms, joined_ms, served;
+  uint64_t probe_until_ms;       /* a probe is under way until then, 0: none */
+  uint32_t probe_by;             /* id of the worker whose reader asked for it, 0: the caller */
+  sched_strikes served_bad;      /* reads from it */
+  sched_strikes read_bad;        /* reads by it */
   uint32_t free_index;           /* in sched.free, NONE: no free slot or not usable */
   uint32_t prev_gone, next_gone; /* oldest first */
 } sched_worker;
@@ -141,8 +156,10 @@ struct br_sched {
   uint32_t n_free;
   size_t cap_free;
   uint32_t n_live, n_usable;           /* usable: live and not draining */
+  uint32_t n_draining;                 /* live and draining, not released yet */
   uint64_t no_worker_since_ms;         /* while n_usable is 0 */
   uint64_t silent_at_ms, cancel_at_ms; /* no worker is silent, no cancel overdue before; UINT64_MAX: none */
+  uint64_t probe_at_ms;                /* no probe without an answer before */
   sched_hold *holds;
   size_t n_holds, cap_holds;
   sched_query **touched;
@@ -179,7 +196,10 @@ sched_worker *br_sched_worker_live(const br_sched *s, uint32_t id, uint32_t inca
 void br_sched_worker_join(br_sched *s, const br_event *e, br_actions *out);
 void br_sched_worker_drain(br_sched *s, const br_event *e);
 void br_sched_worker_lose(br_sched *s, uint32_t w, const char *why, br_actions *out);
-void br_sched_worker_suspect(br_sched *s, uint32_t w, br_actions *out); /* one more fetch failure */
+/* It could not be read, says a reader on worker `by` (id; 0: the caller): a probe is sent unless one is under way. */
+void br_sched_worker_suspect(br_sched *s, uint32_t w, uint32_t by, br_actions *out);
+void br_sched_worker_probed(br_sched *s, const br_event *e, br_actions *out);
+void br_sched_release_workers(br_sched *s, br_actions *out); /* draining ones that have nothing that is needed */
 void br_sched_worker_timers(br_sched *s, br_actions *out);
 sched_slot *br_sched_slot_find(sched_worker *w, const br_attempt_id *a);
 void br_sched_slot_take(br_sched *s, uint32_t w, const br_attempt_id *a);
@@ -192,16 +212,21 @@ void br_sched_task_failed(br_sched *s, const br_event *e, br_actions *out);
 void br_sched_executor_lost(br_sched *s, const br_event *e);
 void br_sched_fetch_failed(br_sched *s, const br_event *e, br_actions *out);
 void br_sched_result_read(br_sched *s, const br_event *e, br_actions *out);
+void br_sched_outputs_lost(br_sched *s, const br_event *e);
 /* The attempt under way is over without a commit; its slot is not touched. The task waits for its next turn. */
 void br_sched_attempt_over(sched_query *q, sched_stage *st, sched_task *t);
-/* An executor died under it: counted; the query fails when that were too many. */
-void br_sched_task_death(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, const br_error *why);
+/* An executor (quarters: BR_SCHED_DEATH) or a worker died under it: counted; the query fails when that were too many. */
+void br_sched_task_death(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, uint32_t quarters,
+                         const br_error *why);
+uint32_t br_sched_failures(const sched_task *t); /* for its backoff */
 void br_sched_cancel_attempt(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, br_actions *out);
 void br_sched_kill_output(br_sched *s, sched_stage *st, sched_task *t);
 void br_sched_drop_output(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, br_actions *out);
 
 /* ---- plan.c */
 void br_sched_plan(br_sched *s, sched_query *q, br_actions *out);
+/* Its alive outputs are, or are not any more, spare. */
+void br_sched_set_retired(br_sched *s, sched_stage *st, bool retired);
 bool br_sched_stage_demanded(const sched_query *q, const sched_stage *st); /* a consumer still has tasks to run */
 
 /* ---- place.c */

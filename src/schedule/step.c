@@ -63,8 +63,11 @@ static void handle(br_sched *s, const br_event *e, br_actions *out) {
     case BR_EV_CANCEL_QUERY: cancel_query(s, e); break;
     case BR_EV_RESULT_READ: br_sched_result_read(s, e, out); break;
     case BR_EV_FETCH_FAILED: br_sched_fetch_failed(s, e, out); break;
-    case BR_EV_PROBED:
+    case BR_EV_PROBED: br_sched_worker_probed(s, e, out); break;
     case BR_EV_OUTPUTS_LOST:
+      heard(s, e);
+      br_sched_outputs_lost(s, e);
+      break;
     case BR_EV_TICK: break;
   }
 }
@@ -141,6 +144,7 @@ static void settle(br_sched *s, br_actions *out) {
 static void wake(br_sched *s, br_actions *out) {
   uint64_t next = s->silent_at_ms, at;
   if (s->cancel_at_ms < next) next = s->cancel_at_ms;
+  if (s->probe_at_ms < next) next = s->probe_at_ms;
   if (s->n_holds > 0 && s->holds[0].at_ms < next) next = s->holds[0].at_ms;
   for (uint32_t i = 0; i < s->n_queries && s->n_usable == 0; i++)
     if (starves(s, s->queries[i], &at) && at < next) next = at;
@@ -159,5 +163,6 @@ void br_sched_step(br_sched *s, const br_event *e, br_actions *out) {
   tables_for_joined(s, out);
   br_sched_place(s, out);
   settle(s, out); /* placing gives up on a task that was started too often */
+  br_sched_release_workers(s, out);
   wake(s, out);
 }

@@ -38,14 +38,19 @@ void br_sched_cancel_attempt(br_sched *s, sched_query *q, sched_stage *st, sched
 void br_sched_kill_output(br_sched *s, sched_stage *st, sched_task *t) {
   t->alive = false;
   st->alive--;
+  if (st->outlives) return; /* it belongs to no worker */
   s->workers[t->output_at].outputs--;
+  if (st->last || st->retired) s->workers[t->output_at].spare--;
 }
 
 void br_sched_drop_output(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, br_actions *out) {
-  br_action *a = br_sched_act(out, BR_ACT_DROP_OUTPUT, q->id);
-  a->attempt = br_sched_attempt(q, st, t, t->made_by);
-  a->worker = s->workers[t->output_at].id;
-  a->incarnation = s->workers[t->output_at].incarnation;
+  const sched_worker *w = &s->workers[t->output_at];
+  if (w->state == SCHED_LIVE) { /* else: a file that outlived its worker; it goes with the query */
+    br_action *a = br_sched_act(out, BR_ACT_DROP_OUTPUT, q->id);
+    a->attempt = br_sched_attempt(q, st, t, t->made_by);
+    a->worker = w->id;
+    a->incarnation = w->incarnation;
+  }
   br_sched_kill_output(s, st, t);
 }
 
@@ -110,7 +115,10 @@ static void commit(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, 
   t->charged = t->deaths = t->fetches = 0;
   t->avoid = 0;
   br_sched_set_state(st, t, BR_TASK_COMMITTED);
-  s->workers[w].outputs++;
+  if (!st->outlives) {
+    s->workers[w].outputs++;
+    s->workers[w].spare += st->last || st->retired;
+  }
   st->dirty = true;
   st->alive++;
   st->todo--;
@@ -150,13 +158,21 @@ static void doom_task(br_sched *s, sched_query *q, sched_stage *st, sched_task *
   br_sched_doom(s, q, &err);
 }
 
-void br_sched_task_death(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, const br_error *why) {
+void br_sched_task_death(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, uint32_t quarters,
+                         const br_error *why) {
   char after[120];
-  t->deaths++;
-  if (t->deaths < s->o.killer_executors) return;
-  snprintf(after, sizeof after, ": %u executors died while they ran it, so it is taken for the cause; the last one",
-           t->deaths);
+  t->deaths += (uint8_t)quarters; /* at most 60 * 4 + 4, see br_sched_new */
+  if (t->deaths < s->o.killer_executors * BR_SCHED_DEATH) return;
+  if (quarters == BR_SCHED_DEATH)
+    snprintf(after, sizeof after, ": %u executors died while they ran it, so it is taken for the cause; the last one",
+             t->deaths / BR_SCHED_DEATH);
+  else
+    snprintf(after, sizeof after, ": too many workers were lost while they ran it, so it is taken for the cause");
   doom_task(s, q, st, t, why, after);
+}
+
+uint32_t br_sched_failures(const sched_task *t) {
+  return (uint32_t)t->charged + t->deaths / BR_SCHED_DEATH + t->fetches;
 }
 
 static bool may_pass(const br_error *e) {
@@ -171,24 +187,31 @@ static bool may_pass(const br_error *e) {
   }
 }
 
-/* What could not be read is suspect; a second report of the same output, or one of an earlier incarnation, is no news. */
-static void fetch_failed(br_sched *s, const br_error *e, uint64_t since_ms, br_actions *out) {
+/* One output is lost or damaged: it is made again if it is needed. Old news (it has moved since) is none. */
+static void lose_one_output(br_sched *s, const br_map_output_id *lost, bool drop, br_actions *out) {
   sched_query *q;
   sched_stage *st;
   sched_task *t;
-  const br_attempt_id *by = &e->lost.made_by;
-  uintptr_t at = (uintptr_t)br_map_get(s->worker_by_id, e->has_lost ? e->lost.worker : e->worker);
-  if (at == 0 || s->workers[at - 1].state != SCHED_LIVE) return;
-  if (e->has_lost) {
-    if (!br_sched_task_find(s, by->query, by->stage, by->task, &q, &st, &t) || !t->alive) return;
-    if (t->made_by != by->attempt || t->output_at != at - 1) return; /* it has moved since */
-    if (s->workers[at - 1].incarnation != e->lost.incarnation) return;
+  const br_attempt_id *by = &lost->made_by;
+  if (!br_sched_task_find(s, by->query, by->stage, by->task, &q, &st, &t)) return;
+  if (!t->alive || t->made_by != by->attempt) return;
+  if (!st->outlives && br_sched_worker_live(s, lost->worker, lost->incarnation) != &s->workers[t->output_at]) return;
+  if (drop)
     br_sched_drop_output(s, q, st, t, out);
-    br_sched_touch(s, q, true);
-  } else if (s->workers[at - 1].joined_ms > since_ms) {
-    return; /* about an earlier incarnation */
+  else
+    br_sched_kill_output(s, st, t);
+  if (!st->retired) br_sched_touch(s, q, true); /* a retired one is not needed */
+}
+
+/* A lost output is one output. Otherwise the worker is asked for a sign of life; what is about an earlier incarnation is no news. */
+static void fetch_failed(br_sched *s, const br_error *e, uint64_t since_ms, uint32_t by, br_actions *out) {
+  if (e->has_lost) {
+    lose_one_output(s, &e->lost, true, out);
+    return;
   }
-  br_sched_worker_suspect(s, (uint32_t)(at - 1), out);
+  uintptr_t at = (uintptr_t)br_map_get(s->worker_by_id, e->worker);
+  if (at == 0 || s->workers[at - 1].state != SCHED_LIVE || s->workers[at - 1].joined_ms > since_ms) return;
+  br_sched_worker_suspect(s, (uint32_t)(at - 1), by, out);
 }
 
 static void charge(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, const br_error *e) {
@@ -212,15 +235,15 @@ void br_sched_task_failed(br_sched *s, const br_event *e, br_actions *out) {
   if (err->code == BR_FETCH && err->blame == BR_BLAME_FETCH) {
     t->avoid = err->has_lost ? 0 : e->worker; /* it may be the reader's own network */
     if (++t->fetches >= BR_SCHED_TASK_FETCHES) doom_task(s, q, st, t, err, ": its inputs could not be read 32 times");
-    fetch_failed(s, err, was.since_ms, out);
+    fetch_failed(s, err, was.since_ms, e->worker, out);
   } else if (err->blame == BR_BLAME_EXECUTOR) {
-    br_sched_task_death(s, q, st, t, err);
+    br_sched_task_death(s, q, st, t, BR_SCHED_DEATH, err);
   } else if (!(draining &&
                (err->code == BR_CANCELLED || err->blame == BR_BLAME_WORKER))) { /* a drained worker may stop it */
     t->avoid = e->worker;
     charge(s, q, st, t, err);
   }
-  br_sched_hold(s, q, st, t, (uint32_t)t->charged + t->deaths + t->fetches);
+  br_sched_hold(s, q, st, t, br_sched_failures(t));
 }
 
 void br_sched_executor_lost(br_sched *s, const br_event *e) {
@@ -236,13 +259,20 @@ void br_sched_executor_lost(br_sched *s, const br_event *e) {
       err = *e->error;
     else
       br_fail(&err, BR_LOST, BR_BLAME_EXECUTOR, "an executor of worker %u died", e->worker);
-    br_sched_task_death(s, q, st, t, &err);
-    br_sched_hold(s, q, st, t, (uint32_t)t->charged + t->deaths + t->fetches);
+    br_sched_task_death(s, q, st, t, BR_SCHED_DEATH, &err);
+    br_sched_hold(s, q, st, t, br_sched_failures(t));
   }
 }
 
 void br_sched_fetch_failed(br_sched *s, const br_event *e, br_actions *out) {
-  if (e->error) fetch_failed(s, e->error, s->now_ms, out);
+  if (e->error) fetch_failed(s, e->error, s->now_ms, 0, out);
+}
+
+void br_sched_outputs_lost(br_sched *s, const br_event *e) {
+  for (size_t i = 0; i < e->n_attempts; i++) {
+    br_map_output_id lost = {.made_by = e->attempts[i], .worker = e->worker, .incarnation = e->incarnation};
+    lose_one_output(s, &lost, false, NULL);
+  }
 }
 
 /* ---- results */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Workers and their slots: join, drain, loss, silence, suspicion. A worker is (id, incarnation): of one id only the newest
+ * Workers and their slots: join, drain, loss, silence, probes. A worker is (id, incarnation): of one id only the newest
  * incarnation counts, and one that was declared gone never comes back, so a zombie's answers meet nothing. The incarnations of the last
  * BR_SCHED_MAX_GONE_WORKERS lost workers are remembered for that. One thread.
  */
@@ -111,13 +111,14 @@ static sched_worker *new_entry(br_sched *s, uint32_t id) {
 static void revive(br_sched *s, sched_worker *w, const br_event *e) {
   if (w->state == SCHED_GONE) gone_remove(s, index_of(s, w));
   w->state = SCHED_LIVE;
-  w->draining = false;
+  w->draining = w->released = false;
   w->incarnation = e->incarnation;
   w->n_slots = e->slots < 1 ? 1 : e->slots > BR_SCHED_MAX_SLOTS ? BR_SCHED_MAX_SLOTS : e->slots;
   w->slots = br_calloc(w->n_slots, sizeof *w->slots);
   w->heard_ms = w->joined_ms = s->now_ms;
   w->served = ++s->turn;
-  w->fetch_failures = 0;
+  w->probe_until_ms = 0;
+  w->served_bad = w->read_bad = (sched_strikes){0};
   s->n_live++;
   s->n_usable++;
   if (s->now_ms + s->o.silent_ms < s->silent_at_ms) s->silent_at_ms = s->now_ms + s->o.silent_ms;
@@ -147,20 +148,22 @@ void br_sched_worker_drain(br_sched *s, const br_event *e) {
   if (w == NULL || w->state != SCHED_LIVE || w->draining || (e->incarnation && e->incarnation != w->incarnation))
     return;
   w->draining = true;
+  s->n_draining++;
   not_usable(s);
   update_free(s, w);
   br_sched_unlist_worker(s, index_of(s, w));
 }
 
-static void lose_outputs(br_sched *s, uint32_t w) {
+/* needed: somebody may have to make them again */
+static void lose_outputs(br_sched *s, uint32_t w, bool needed) {
   for (uint32_t i = 0; i < s->n_queries && s->workers[w].outputs > 0; i++) {
     sched_query *q = s->queries[i];
     for (uint32_t k = 0; k < q->n_stages; k++) {
       sched_stage *st = &q->stages[k];
-      for (uint32_t t = 0; st->alive > 0 && t < st->n_tasks; t++) {
+      for (uint32_t t = 0; st->alive > 0 && !st->outlives && t < st->n_tasks; t++) {
         if (!st->tasks[t].alive || st->tasks[t].output_at != w) continue;
         br_sched_kill_output(s, st, &st->tasks[t]);
-        br_sched_touch(s, q, true);
+        if (needed) br_sched_touch(s, q, true);
       }
     }
   }
@@ -176,7 +179,7 @@ static void lose_attempt(br_sched *s, sched_worker *w, const sched_slot *slot, c
   if (!w->draining) {
     br_fail(&err, BR_LOST, BR_BLAME_WORKER, "worker %u was lost: %s", w->id, why);
     err.worker = w->id;
-    br_sched_task_death(s, q, st, t, &err);
+    br_sched_task_death(s, q, st, t, BR_SCHED_LOSS, &err);
   }
   br_sched_make_ready(s, q, st, t);
 }
@@ -189,10 +192,13 @@ void br_sched_worker_lose(br_sched *s, uint32_t w, const char *why, br_actions *
   br_fail(&a->error, BR_LOST, BR_BLAME_WORKER, "worker %u was lost: %s", worker->id, why);
   worker->state = SCHED_GONE;
   s->n_live--;
-  if (!worker->draining) not_usable(s);
+  if (!worker->draining)
+    not_usable(s);
+  else if (!worker->released)
+    s->n_draining--;
   update_free(s, worker);
   br_sched_unlist_worker(s, w);
-  lose_outputs(s, w);
+  lose_outputs(s, w, true);
   for (uint32_t i = 0; i < worker->n_slots; i++)
     if (worker->slots[i].used && !worker->slots[i].cancelling) lose_attempt(s, worker, &worker->slots[i], why);
   free(worker->slots);
@@ -201,14 +207,73 @@ void br_sched_worker_lose(br_sched *s, uint32_t w, const char *why, br_actions *
   gone_add(s, w);
 }
 
-void br_sched_worker_suspect(br_sched *s, uint32_t w, br_actions *out) {
+/* ---- probes */
+void br_sched_worker_suspect(br_sched *s, uint32_t w, uint32_t by, br_actions *out) {
   sched_worker *worker = &s->workers[w];
-  if (worker->fetch_failures == 0 || s->now_ms - worker->fetch_first_ms > BR_SCHED_FETCH_WINDOW_MS) {
-    worker->fetch_failures = 0;
-    worker->fetch_first_ms = s->now_ms;
+  if (worker->probe_until_ms != 0) return;
+  worker->probe_until_ms = s->now_ms + s->o.probe_ms;
+  worker->probe_by = by;
+  if (worker->probe_until_ms < s->probe_at_ms) s->probe_at_ms = worker->probe_until_ms;
+  br_action *a = br_sched_act(out, BR_ACT_PROBE, 0);
+  a->worker = worker->id;
+  a->incarnation = worker->incarnation;
+}
+
+static uint32_t strike(br_sched *s, sched_strikes *x) {
+  if (x->n == 0 || s->now_ms - x->first_ms > BR_SCHED_FETCH_WINDOW_MS) *x = (sched_strikes){.first_ms = s->now_ms};
+  return ++x->n;
+}
+
+/* It answers the coordinator, yet a reader could not read from it: one of the two has a bad network. Who gathers three
+ * of them first is lost. */
+static void strike_both(br_sched *s, sched_worker *w, br_actions *out) {
+  sched_worker *by = w->probe_by && w->probe_by != w->id ? worker_by_id(s, w->probe_by) : NULL;
+  if (strike(s, &w->served_bad) >= BR_SCHED_FETCH_FAILURES)
+    br_sched_worker_lose(s, index_of(s, w), "it answers, but its outputs could not be read 3 times", out);
+  else if (by && by->state == SCHED_LIVE && strike(s, &by->read_bad) >= BR_SCHED_FETCH_FAILURES)
+    br_sched_worker_lose(s, index_of(s, by), "it could not read 3 times from workers that answer", out);
+}
+
+void br_sched_worker_probed(br_sched *s, const br_event *e, br_actions *out) {
+  char why[400];
+  sched_worker *w = br_sched_worker_live(s, e->worker, e->incarnation);
+  if (w == NULL || w->probe_until_ms == 0) return;
+  w->probe_until_ms = 0;
+  if (e->error == NULL || e->error->code == BR_OK) {
+    w->heard_ms = s->now_ms;
+    strike_both(s, w, out);
+    return;
   }
-  if (++worker->fetch_failures >= BR_SCHED_FETCH_FAILURES)
-    br_sched_worker_lose(s, w, "its outputs could not be read 3 times", out);
+  snprintf(why, sizeof why, "its outputs could not be read, and it does not answer: %.300s", e->error->message);
+  br_sched_worker_lose(s, index_of(s, w), why, out);
+}
+
+static void overdue_probes(br_sched *s, br_actions *out) {
+  char why[120];
+  s->probe_at_ms = UINT64_MAX;
+  snprintf(why, sizeof why, "its outputs could not be read, and it did not answer a probe for %u ms", s->o.probe_ms);
+  for (uint32_t w = 0; w < s->n_workers; w++) {
+    uint64_t at = s->workers[w].state == SCHED_LIVE ? s->workers[w].probe_until_ms : 0;
+    if (at == 0) continue;
+    if (at <= s->now_ms)
+      br_sched_worker_lose(s, w, why, out);
+    else if (at < s->probe_at_ms)
+      s->probe_at_ms = at;
+  }
+}
+
+/* ---- drained workers that may go: no attempt (also none that is being stopped), and all that they hold is spare. */
+void br_sched_release_workers(br_sched *s, br_actions *out) {
+  for (uint32_t i = 0; i < s->n_workers && s->n_draining > 0; i++) {
+    sched_worker *w = &s->workers[i];
+    if (w->state != SCHED_LIVE || !w->draining || w->released || w->used > 0 || w->outputs > w->spare) continue;
+    w->released = true;
+    s->n_draining--;
+    lose_outputs(s, i, false); /* nobody is sent there any more */
+    br_action *a = br_sched_act(out, BR_ACT_RELEASE_WORKER, 0);
+    a->worker = w->id;
+    a->incarnation = w->incarnation;
+  }
 }
 
 /* ---- timers */
@@ -242,5 +307,6 @@ static void overdue_cancels(br_sched *s) {
 
 void br_sched_worker_timers(br_sched *s, br_actions *out) {
   if (s->now_ms >= s->silent_at_ms) silent_workers(s, out);
+  if (s->now_ms >= s->probe_at_ms) overdue_probes(s, out);
   if (s->now_ms >= s->cancel_at_ms) overdue_cancels(s);
 }

@@ -25,11 +25,12 @@ static void test_chain_runs_in_order(void **state) {
   assert_true(h_at(h, BR_ACT_TABLE) < h_at(h, BR_ACT_RUN));
   assert_int_equal(br_sched_table_version(h->s, 7, 0), 1);
   h_finish(h, 1);
-  assert_int_equal(h_act(h, BR_ACT_DROP_STAGE)->stage, 0);
-  assert_int_equal(h_where(h, 7, 0, 0), 0);
+  assert_int_equal(h_act(h, BR_ACT_RETIRE_STAGE)->stage, 0); /* a lost reducer may want them again */
+  assert_int_not_equal(h_where(h, 7, 0, 0), 0);
   assert_true(h_runs(h, 7, 2, 0));
   h_done(h, 7, 2, 0);
-  assert_int_equal(h_act(h, BR_ACT_DROP_STAGE)->stage, 1);
+  assert_int_equal(h_act(h, BR_ACT_RETIRE_STAGE)->stage, 1);
+  assert_int_equal(h_count(h, BR_ACT_DROP_STAGE), 0); /* the result is not in the caller's hands */
   const br_action *r = h_act(h, BR_ACT_RESULT);
   assert_non_null(r);
   assert_int_equal(r->attempt.attempt, 1);
@@ -73,13 +74,13 @@ static void test_chain_loss_while_maps_are_needed(void **state) {
   h_free(h);
 }
 
-static void test_loss_after_the_maps_were_dropped_reaches_back(void **state) {
+static void test_loss_with_the_retired_maps_reaches_back(void **state) {
   (void)state;
   harness *h = h_new(NULL);
   h_join(h, 1, 8);
   h_query(h, 7, chain, 3);
   h_finish(h, 0);
-  h_finish(h, 1); /* maps are dropped, the reducers' outputs are on worker 1, the result task runs there */
+  h_finish(h, 1); /* maps are retired, the reducers' outputs are on worker 1, the result task runs there */
   h_clear(h);
   h_lose(h, 1);
   h_join(h, 2, 8);
@@ -154,11 +155,10 @@ static void test_diamond_keeps_the_source_for_both(void **state) {
   h_finish(h, 0);
   assert_string_equal(h_ran(h), "0.0 0.1 1.0 1.1 2.0 2.1"); /* both branches together */
   h_finish(h, 1);
-  assert_int_equal(h_count(h, BR_ACT_DROP_STAGE), 0); /* stage 2 still reads stage 0 */
-  assert_int_not_equal(h_where(h, 7, 0, 0), 0);
+  assert_int_equal(h_count(h, BR_ACT_RETIRE_STAGE), 0); /* stage 2 still reads stage 0 */
   h_done(h, 7, 2, 0);
   h_done(h, 7, 2, 1);
-  assert_int_equal(h_act(h, BR_ACT_DROP_STAGE)->stage, 0);
+  assert_int_equal(h_act(h, BR_ACT_RETIRE_STAGE)->stage, 0);
   assert_true(h_runs(h, 7, 3, 0));
   h_free(h);
 }
@@ -181,7 +181,7 @@ static void test_diamond_loss_remakes_one_branch_and_the_source(void **state) {
     h_tick(h, 200);
   }
   h_clear(h);
-  h_lose(h, 1); /* branch 1 died; stage 0 was dropped */
+  h_lose(h, 1); /* branch 1 died, and the retired stage 0 with it */
   h_finish(h, 0);
   h_finish(h, 1);
   assert_string_equal(h_ran(h), "0.0 0.1 1.0 1.1");
@@ -199,6 +199,11 @@ static void test_reader_that_finishes_ends_the_remaking_for_it(void **state) {
   h_join(h, 2, 2);
   h_finish(h, 1);
   uint32_t at = h->runs[h_find(h, 7, 2, 0)].worker, other = at == 1 ? 2 : 1;
+  br_attempt_id maps[4]; /* the retired maps were evicted */
+  for (uint32_t t = 0; t < 4; t++) maps[t] = (br_attempt_id){.query = 7, .stage = 0, .task = t, .attempt = 1};
+  h_step(h, (br_event){
+                .kind = BR_EV_OUTPUTS_LOST, .worker = 1, .incarnation = h->inc[1], .attempts = maps, .n_attempts = 4});
+  assert_int_equal(h->a.count, 0);
   h_clear(h);
   h_lose(h, other);
   assert_true(h->n_runs > 1);
@@ -387,7 +392,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_chain_runs_in_order),
       cmocka_unit_test(test_chain_loss_while_maps_are_needed),
-      cmocka_unit_test(test_loss_after_the_maps_were_dropped_reaches_back),
+      cmocka_unit_test(test_loss_with_the_retired_maps_reaches_back),
       cmocka_unit_test(test_loss_of_what_nobody_needs_costs_nothing),
       cmocka_unit_test(test_lost_result_is_made_again_until_read),
       cmocka_unit_test(test_diamond_keeps_the_source_for_both),
