@@ -167,6 +167,7 @@ static br_status start_local(brant_query *q, br_error *err) {
 static br_status start_distributed(brant_query *q, br_error *err) {
   br_query *d = q->plan.query;
   BR_TRY(br_session_check_interrupt(q->session, err));
+  BR_TRY(br_shared_open(q->session, d, err));
   br_driver_submit(q->session->driver, d);
   const br_stage *last = d->runs[d->n_runs - 1].plan;
   BR_TRY(br_rows_open(q->session, d, &q->rows, err));

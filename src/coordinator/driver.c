@@ -151,6 +151,7 @@ void br_driver_free(br_driver *d) {
     br_query *q = v;
     if (q->state == BR_QUERY_RUNNING) br_driver_finish(d, q, &why);
     br_driver_stop_deadline(q);
+    br_shared_close(q);
     br_query_unref(q);
   }
   br_driver_stop_probes(d);

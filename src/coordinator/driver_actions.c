@@ -102,6 +102,7 @@ static void send_table(br_driver *d, br_query *q, uint32_t stage, uint32_t versi
   t.version = version;
   t.partitions = r->plan->partitions ? r->plan->partitions : 1;
   t.maps = r->n_tasks;
+  if (q->shared_dir != NULL) t.shared_dir = q->shared_dir;
   Brant__Pb__OutputEntry *entries = br_calloc(r->n_tasks, sizeof *entries);
   Brant__Pb__OutputEntry **refs = br_calloc(r->n_tasks, sizeof *refs);
   for (uint32_t m = 0; m < r->n_tasks; m++) {
@@ -220,6 +221,7 @@ static void drop_query(br_driver *d, uint64_t query) {
   br_cluster_broadcast(d->cluster, &cmd);
   if (q == NULL) return;
   br_driver_stop_deadline(q);
+  br_shared_close(q);
   br_query_unref(q);
 }
 
@@ -257,8 +259,14 @@ void br_driver_carry_out(br_driver *d, const br_action *a) {
       if (q != NULL) result_ready(d, q, a);
       break;
     case BR_ACT_RETIRE_STAGE: about_stage(d, query, a->stage, true); break;
-    case BR_ACT_DROP_STAGE: about_stage(d, query, a->stage, false); break;
-    case BR_ACT_DROP_OUTPUT: drop_output(d, a); break;
+    case BR_ACT_DROP_STAGE:
+      about_stage(d, query, a->stage, false);
+      if (q != NULL) br_shared_drop_stage(q, a->stage);
+      break;
+    case BR_ACT_DROP_OUTPUT:
+      drop_output(d, a);
+      if (q != NULL) br_shared_drop_output(q, &a->attempt);
+      break;
     case BR_ACT_QUERY_DONE:
       if (q != NULL) br_driver_finish(d, q, NULL);
       break;

@@ -58,7 +58,8 @@ static void handle_submit(void *arg) {
                                  .inputs = in,
                                  .n_inputs = s->n_inputs,
                                  .indeterminate = s->indeterminate,
-                                 .result = i + 1 == q->n_runs};
+                                 .result = i + 1 == q->n_runs,
+                                 .outlives = q->shared_dir != NULL};
   }
   br_query_unref(br_map_put(d->queries, q->id, q)); /* the reference that br_driver_submit took */
   pthread_mutex_lock(&q->lock);
@@ -67,6 +68,7 @@ static void handle_submit(void *arg) {
   q->start_us = br_now_us();
   pthread_mutex_unlock(&q->lock);
   br_events_emit(d->events, "query_started", "{s:I, s:I}", "query", (json_int_t)q->id, "stages", (json_int_t)q->n_runs);
+  br_shared_start(d->loop, q);
   if (q->deadline_ms > 0) {
     q->deadline_driver = d;
     q->deadline = br_timer_start(d->loop, q->deadline_ms, 0, on_deadline, q);

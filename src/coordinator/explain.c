@@ -67,6 +67,7 @@ static json_t *measured_json(const br_stage_run *r) {
 static br_status run_and_drop(brant_session *s, br_query *q, br_error *err) {
   br_rows *rows = NULL;
   br_batch *b = NULL;
+  BR_TRY(br_shared_open(s, q, err));
   br_driver_submit(s->driver, q);
   BR_TRY(br_rows_open(s, q, &rows, err));
   br_status status = BR_OK;

@@ -56,6 +56,8 @@ void br_query_unref(br_query *q) {
   free(q->settings);
   for (size_t i = 0; i < q->n_snapshots; i++) br_snapshot_free(q->snapshots[i]);
   free(q->snapshots);
+  br_shared_close(q);
+  free(q->shared_dir);
   free(q->results);
   pthread_cond_destroy(&q->changed);
   pthread_mutex_destroy(&q->lock);

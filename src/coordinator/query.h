@@ -82,6 +82,9 @@ typedef struct br_query {
   uint32_t max_running;  /* attempts at once; 0: no bound */
   uint32_t least_passes; /* tests: every task that can runs in at least this many passes */
   char *shared_dir;      /* files backend: directory of this query's outputs; NULL: they are in the workers' stores */
+  struct br_files_dir *files; /* shared_dirs.c: the directory, as long as it is there */
+  struct br_timer *shared_timer;
+  struct br_loop *shared_loop;
 
   pthread_mutex_t lock;
   pthread_cond_t changed;
@@ -109,6 +112,16 @@ Brant__Pb__Task *br_task_message(br_query *q, const br_attempt_id *id, br_versio
                                  br_arena *arena);
 /* The task in this many passes over parts of its keys, if its stage may be split so. */
 void br_task_in_passes(const br_query *q, Brant__Pb__Task *t, uint32_t passes, br_arena *arena);
+/* ---- shared_dirs.c: the query's directory with the files backend; nothing without it. */
+struct brant_session;
+BR_MUST_USE br_status br_shared_open(struct brant_session *s, br_query *q,
+                                     br_error *err); /* caller's thread, before submit */
+/* Loop thread. The work is done in pool threads. */
+void br_shared_start(struct br_loop *l, br_query *q);
+void br_shared_drop_stage(br_query *q, uint32_t stage);
+void br_shared_drop_output(br_query *q, const br_attempt_id *id);
+void br_shared_close(br_query *q); /* also of a query that was never submitted: any thread */
+
 /* The SQL of one task, runnable for a person: scan tokens replaced by the split. In the arena. */
 char *br_task_sql(const br_query *q, uint32_t stage, uint32_t task, br_arena *arena);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The rows of a distributed query: the outputs of its last stage, task by task in order, each read from its worker as soon as
- * it is committed. One thread reads; cancel may come from any. Order: open, next until *out is NULL, free. Bounds: one
- * output's reader at a time, RESULT_BUFFER_BYTES fetched ahead. */
+ * The rows of a distributed query: the outputs of its last stage, task by task in order, each read as soon as it is committed: from
+ * its worker, or from the query's shared directory (then its worker may be gone). One thread reads; cancel may come from any. Order:
+ * open, next until *out is NULL, free. Bounds: one output's reader at a time, RESULT_BUFFER_BYTES fetched ahead. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,13 +90,19 @@ static br_status open_part(br_rows *r, br_error *err) {
   BR_TRY(wait_part(r, &r->part, err));
   if (r->at + 1 == r->query->n_results) BR_TRY(check_files(r, err));
   const br_result_part *part = &r->part;
-  char *uri = br_driver_worker_uri(r->session->driver, part->id.worker);
-  if (uri == NULL) {
+  bool shared = r->query->shared_dir != NULL;
+  const br_shuffle_backend *backend = shared ? &br_files_backend : &br_flight_backend;
+  char *uri = shared ? NULL : br_driver_worker_uri(r->session->driver, part->id.worker);
+  if (uri == NULL && !shared) {
     br_fail(err, BR_FETCH, BR_BLAME_FETCH, "worker %u, which held rows of the result, is gone", part->id.worker);
     err->worker = part->id.worker;
     return (br_status)err->code;
   }
   br_read_remote remote = {.uri = uri, .worker = part->id.worker, .incarnation = part->id.incarnation, .outputs = 1};
+  br_read_file file = {.map = r->at,
+                       .attempt = part->id.made_by.attempt,
+                       .worker = part->id.worker,
+                       .incarnation = part->id.incarnation};
   br_reader_options o = {.loop = r->session->loop,
                          .schema = r->schema,
                          .query = r->query->id,
@@ -107,14 +113,17 @@ static br_status open_part(br_rows *r, br_error *err) {
                          .map_first = r->at,
                          .map_last = r->at + 1,
                          .remote = &remote,
-                         .n_remote = 1,
+                         .n_remote = shared ? 0 : 1,
+                         .shared_dir = r->query->shared_dir,
+                         .file = &file,
+                         .n_file = shared ? 1 : 0,
                          .ordered = true,
                          .buffer_bytes = RESULT_BUFFER_BYTES,
                          .secret = r->session->secret,
                          .retry = 5,
                          .retry_ms = 50};
   br_reader *reader = NULL;
-  br_status status = br_flight_backend.reader_open(&o, &reader, err);
+  br_status status = backend->reader_open(&o, &reader, err);
   free(uri);
   if (status != BR_OK) return status;
   pthread_mutex_lock(&r->lock);

@@ -131,6 +131,7 @@ static Brant__Pb__TaskOutput *make_output(const br_query *q, const br_stage *s, 
   out->n_types = s->n_columns;
   out->codec = (char *)(uintptr_t)q->codec;
   out->result = s->output == BR_EX_RESULT;
+  if (q->shared_dir != NULL) out->shared_dir = q->shared_dir;
   return out;
 }
 

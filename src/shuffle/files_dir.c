@@ -4,7 +4,7 @@
  * and what files.h says. The coordinator makes and removes them. The first number is random and the directory must be new, so that two
  * sessions never share one.
  *
- * Order: new → touch each BR_FILES_TOUCH_MS → remove. Removing renames first (.gone): what still writes or opens by path fails at
+ * Order: new → the owner file touched each BR_FILES_TOUCH_MS → remove. Removing renames first (.gone): what still writes or opens by path fails at
  * once, and nobody finds half a directory. A dead owner's directory is removed by the next session: dead on this machine is seen by
  * pid and lock; on another by its owner file, which nobody has touched for STALE_S by the file system's own clock.
  *
@@ -76,7 +76,7 @@ done:
 
 const char *br_files_dir_path(const br_files_dir *d) { return d->path; }
 
-void br_files_dir_touch(br_files_dir *d) { (void)futimens(d->lock_fd, NULL); }
+int br_files_dir_owner_fd(const br_files_dir *d) { return fcntl(d->lock_fd, F_DUPFD_CLOEXEC, 0); }
 
 /* A tree, out of everybody's way first. */
 static void remove_tree(const char *path) {
@@ -92,15 +92,9 @@ static void remove_tree(const char *path) {
   free(gone);
 }
 
-void br_files_dir_drop_stage(const br_files_dir *d, uint32_t stage) {
-  char *path = br_asprintf("%s/s%" PRIu32, d->path, stage);
+void br_files_dir_drop_stage(const char *dir, uint32_t stage) {
+  char *path = br_asprintf("%s/s%" PRIu32, dir, stage);
   remove_tree(path);
-  free(path);
-}
-
-void br_files_dir_drop_output(const br_files_dir *d, const br_attempt_id *id) {
-  char *path = br_files_path(d->path, id);
-  unlink(path);
   free(path);
 }
 

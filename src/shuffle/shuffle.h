@@ -188,7 +188,7 @@ typedef struct br_shuffle_backend {
 extern const br_shuffle_backend br_flight_backend;
 extern const br_shuffle_backend br_files_backend; /* options with shared_dir */
 
-/* Worker: what an attempt wrote below shared_dir is not wanted: its executor died, or it was dropped. Missing is fine. */
+/* What an attempt wrote below shared_dir, whole or not, is not wanted. Missing is fine. */
 void br_files_abandon(const char *shared_dir, const br_attempt_id *id);
 
 /* ---- directories of the files backend (coordinator). Any thread, but they wait for the file system: not on a loop's. ---------- */
@@ -198,10 +198,10 @@ BR_MUST_USE br_status br_files_dirs_check(const char *parent, size_t *removed, b
 typedef struct br_files_dir br_files_dir;
 BR_MUST_USE br_status br_files_dir_new(const char *parent, uint64_t query, br_files_dir **out, br_error *err);
 const char *br_files_dir_path(const br_files_dir *d);
-void br_files_dir_touch(
-    br_files_dir *d); /* each BR_FILES_TOUCH_MS, or sessions on other machines take it for a dead one's */
-void br_files_dir_drop_stage(const br_files_dir *d, uint32_t stage);
-void br_files_dir_drop_output(const br_files_dir *d, const br_attempt_id *id);
+/* A descriptor of its own for the owner file (close it; -1: none is free): its times are set to now each BR_FILES_TOUCH_MS, or
+ * sessions on other machines take the directory for a dead one's. */
+int br_files_dir_owner_fd(const br_files_dir *d);
+void br_files_dir_drop_stage(const char *dir, uint32_t stage);
 void br_files_dir_remove(br_files_dir *d); /* and frees it */
 
 #endif

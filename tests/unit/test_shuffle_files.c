@@ -448,14 +448,14 @@ static void parts_are_dropped_alone(void **state) {
   fixture f = fixture_new(PARTITIONS);
   char *first = file_of(f.dir, 0, 1), *second = file_of(f.dir, 1, 2), *owner = br_asprintf("%s/owner", f.dir);
   br_attempt_id id = attempt(0, 1);
-  br_files_dir_drop_output(f.owner, &id);
+  br_files_abandon(f.dir, &id);
   assert_false(exists(first));
   assert_true(exists(second));
-  br_files_dir_drop_stage(f.owner, STAGE);
+  br_files_dir_drop_stage(f.dir, STAGE);
   assert_false(exists(second));
   assert_true(exists(owner));
   assert_int_equal(entries(f.dir), 1);
-  br_files_dir_drop_stage(f.owner, STAGE); /* again: nothing */
+  br_files_dir_drop_stage(f.dir, STAGE); /* again: nothing */
   free(first);
   free(second);
   free(owner);
@@ -508,7 +508,9 @@ static void what_the_dead_left_is_removed(void **state) {
   assert_true(exists(users));
   assert_false(exists(stale));
   assert_true(exists(br_files_dir_path(mine)));
-  br_files_dir_touch(mine);
+  int fd = br_files_dir_owner_fd(mine);
+  assert_true(fd >= 0);
+  close(fd);
   br_files_dir_remove(mine);
   free(elsewhere);
   free(stale);
