@@ -8,6 +8,7 @@
 
 #include "base/map.h"
 #include "engine/engine.h"
+#include "engine/files.h"
 #include "net/channel.h"
 #include "proto/proto.h"
 #include "shuffle/shuffle.h"
@@ -84,6 +85,20 @@ BR_MUST_USE br_status br_esink_prepare(br_esink *s, br_error *err); /* the store
 BR_MUST_USE br_status br_esink_commit(br_esink *s, br_map_output *out, br_error *err);
 void br_esink_close(br_esink *s); /* without a commit: what was written is removed */
 
+/* ---- files.c: a task of a sink (Task.sink) writes the user's files; its output is their list. */
+typedef struct br_efiles {
+  char *path;      /* the attempt's own directory below the staging directory */
+  int dir;         /* it, open; -1: not yet */
+  uint32_t writes; /* passes so far */
+  br_buf rows;     /* the list as SQL: VALUES */
+  size_t n;
+} br_efiles;
+/* Run sql into files. stats: of this run alone. */
+BR_MUST_USE br_status br_efiles_write(br_etask *t, const char *sql, const br_run_input *inputs, size_t n_inputs,
+                                      br_run_stats *stats, br_error *err);
+char *br_efiles_manifest(br_etask *t);          /* a SELECT of (path, rows, bytes); free it */
+void br_efiles_close(br_etask *t, bool stays); /* stays false: what was written is removed */
+
 /* ---- task.c: one attempt. */
 struct br_etask {
   br_executor *x;
@@ -98,6 +113,7 @@ struct br_etask {
   br_einput *inputs;
   size_t n_inputs;
   br_esink sink;
+  br_efiles files;
   uint64_t sent_rows; /* of the last progress message; main thread */
   double sent_fraction;
 };

@@ -51,6 +51,8 @@ static br_status run_sql(br_etask *t, br_run_stats *stats, br_error *err) {
   char *scratch = br_asprintf("%s/run-%s", t->x->temp_dir, id);
   br_run_input *inputs = br_calloc(t->n_inputs + 1, sizeof *inputs);
   br_run_sink sink;
+  br_run_stats files = {0};
+  char *manifest = NULL;
   br_status status;
   BR_TRY_GOTO(br_mkdir_p(scratch, err));
   br_esink_bind(&t->sink, &sink);
@@ -61,10 +63,17 @@ static br_status run_sql(br_etask *t, br_run_stats *stats, br_error *err) {
                 .ordered = t->pb->task->output->ordered,
                 .profile = t->pb->task->profile,
                 .scratch_dir = scratch};
+  if (t->pb->task->sink) {
+    BR_TRY_GOTO(br_efiles_write(t, run.sql, run.inputs, run.n_inputs, &files, err));
+    run.sql = manifest = br_efiles_manifest(t);
+    run.n_inputs = 0;
+  }
   status = br_session_run(t->session, &run, err);
   *stats = run.stats;
+  stats->cpu_us += files.cpu_us;
 done:
   br_remove_tree(scratch);
+  free(manifest);
   free(scratch);
   free(inputs);
   return status;
@@ -161,7 +170,7 @@ static void add_advice(br_error *e) {
       append(e, "; give the workers more memory (--memory), or each task less to do (--set partitions=N)");
     }
   }
-  if (e->code == BR_NO_SPACE)
+  if (e->code == BR_NO_SPACE && e->blame != BR_BLAME_USER)
     append(e, ": no space is left there: free some, or choose another directory with --temp-dir");
 }
 
@@ -205,6 +214,7 @@ static void *task_thread(void *arg) {
   if (status == BR_OK) send_done(t, &stats, &out); /* before the inputs close: their statistics go along */
   br_einputs_close(t);
   br_esink_close(&t->sink);
+  br_efiles_close(t, status == BR_OK);
   if (status == BR_OK)
     br_map_output_free(&out);
   else
