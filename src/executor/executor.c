@@ -273,6 +273,11 @@ static br_status handle(br_executor *x, Brant__Pb__ExecutorCommand *m, const int
     case BRANT__PB__EXECUTOR_COMMAND__WHAT_OUTPUTS: status = on_outputs(x, m->outputs, fds, n_fds, used, err); break;
     case BRANT__PB__EXECUTOR_COMMAND__WHAT_DROP: br_outputs_drop(x->outputs, m->drop->query, &m->drop->stage); break;
     case BRANT__PB__EXECUTOR_COMMAND__WHAT_DROP_QUERY: on_drop_query(x, m->drop_query); break;
+    case BRANT__PB__EXECUTOR_COMMAND__WHAT_DROP_OUTPUT: {
+      br_attempt_id id = br_attempt_from_pb(m->drop_output);
+      br_outputs_drop_attempt(x->outputs, &id);
+      break;
+    }
     case BRANT__PB__EXECUTOR_COMMAND__WHAT_PEER_GONE: on_peer_gone(x, m->peer_gone); break;
     case BRANT__PB__EXECUTOR_COMMAND__WHAT_SHUTDOWN: leave(x, NULL); break;
     default: break; /* of a later version */

@@ -42,6 +42,7 @@ void br_outputs_put(br_outputs *o, const br_attempt_id *id, int fd, bool in_memo
 /* A reference on the opened file. */
 BR_MUST_USE br_status br_outputs_get(br_outputs *o, const br_attempt_id *id, br_mapfile **out, br_error *err);
 void br_outputs_drop(br_outputs *o, uint64_t query, const uint32_t *stage_or_all);
+void br_outputs_drop_attempt(br_outputs *o, const br_attempt_id *id);
 
 /* ---- sessions.c: connections with a query's prelude and settings done. Any thread. */
 typedef struct br_sessions br_sessions;

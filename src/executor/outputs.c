@@ -95,3 +95,12 @@ void br_outputs_drop(br_outputs *o, uint64_t query, const uint32_t *stage_or_all
   }
   pthread_mutex_unlock(&o->lock);
 }
+
+void br_outputs_drop_attempt(br_outputs *o, const br_attempt_id *id) {
+  char key[64];
+  br_attempt_format(id, key);
+  pthread_mutex_lock(&o->lock);
+  entry *e = br_smap_remove(o->by_attempt, key);
+  pthread_mutex_unlock(&o->lock);
+  entry_free(e);
+}

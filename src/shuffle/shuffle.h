@@ -108,8 +108,17 @@ BR_MUST_USE br_status br_store_add(br_store *s, const br_attempt_id *id, br_map_
 br_mapfile *br_store_get(br_store *s, uint64_t query, uint32_t stage, uint32_t task, uint16_t attempt);
 /* For fd passing to executors: a dup of the output's fd. -1: not here. */
 int br_store_fd(br_store *s, const br_attempt_id *id, bool *in_memory, uint64_t *file_bytes);
+/* Exactly this attempt's output; a newer one of the same task stays. */
+void br_store_drop_output(br_store *s, const br_attempt_id *id);
 void br_store_drop_stage(br_store *s, uint64_t query, uint32_t stage);
 void br_store_drop_query(br_store *s, uint64_t query);
+/* The stage's outputs that are here now are needed for recovery alone: they stay readable, but go first, without being written to
+ * disk, when memory or disk room is needed. */
+void br_store_retire_stage(br_store *s, uint64_t query, uint32_t stage);
+/* Somebody found the disk full: all retired outputs on it that nobody reads go. */
+void br_store_make_disk_room(br_store *s);
+/* The outputs that were evicted since the last call: their number, ids in *ids (free it; NULL for none). Any thread. */
+size_t br_store_take_evicted(br_store *s, br_attempt_id **ids);
 /* Ask the store's own spill thread to move committed in-memory outputs to disk until `bytes` are free (oldest first). */
 void br_store_spill(br_store *s, uint64_t bytes);
 typedef struct br_store_gauge {

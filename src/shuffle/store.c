@@ -6,7 +6,8 @@
  * An output is in memory (a sealed memfd, as the executor wrote it) or a file
  * <dir>/q<query>/s<stage>/t<task>.a<attempt>.map with the same bytes. Memory in use = outputs in memory that anybody still
  * holds + what executors were granted for outputs they are writing. A refused reservation, or more than
- * PRESSURE_PERCENT in use, wakes the spill thread (store_spill.c), which moves the oldest outputs to disk.
+ * PRESSURE_PERCENT in use, wakes the spill thread (store_spill.c), which moves the oldest outputs to disk. Before that,
+ * outputs that are kept for recovery alone go (store_evict.c).
  *
  * What is dropped is out of sight at once and removed by a thread (store_reap.c): giving back gigabytes takes long.
  *
@@ -67,6 +68,7 @@ static void relieve_pressure(br_store *s) {
 bool br_store_reserve(br_store *s, uint64_t bytes) {
   bool granted = br_budget_try(&s->account->memory, bytes);
   pthread_mutex_lock(&s->lock);
+  if (!granted && br_store_evict_memory(s, bytes)) granted = br_budget_try(&s->account->memory, bytes);
   if (granted)
     relieve_pressure(s);
   else
@@ -84,7 +86,7 @@ void br_store_spill(br_store *s, uint64_t bytes) {
 }
 
 /* ---- entries */
-static uint64_t task_key(uint32_t stage, uint32_t task) { return (uint64_t)stage << 32 | task; }
+uint64_t br_store_task_key(uint32_t stage, uint32_t task) { return (uint64_t)stage << 32 | task; }
 
 char *br_store_path(const br_store *s, const br_attempt_id *id) {
   return br_asprintf("%s/q%016" PRIx64 "/s%" PRIu32 "/t%" PRIu32 ".a%u.map", s->dir, id->query, id->stage, id->task,
@@ -118,18 +120,18 @@ static void list_newest(br_store *s, store_entry *e) {
   s->newest = e;
 }
 
-/* It's out of the map already. */
-static void drop_entry(br_store *s, store_entry *e) {
+void br_store_drop_entry(br_store *s, store_entry *e) {
   s->outputs--;
+  br_store_unretire(s, e);
   if (e->moving)
     e->dropped = true;
   else
     br_store_discard(s, e);
 }
 
-static store_entry *find(br_store *s, uint64_t query, uint32_t stage, uint32_t task) {
+store_entry *br_store_find(br_store *s, uint64_t query, uint32_t stage, uint32_t task) {
   store_query *q = br_map_get(s->queries, query);
-  return q == NULL ? NULL : br_map_get(q->entries, task_key(stage, task));
+  return q == NULL ? NULL : br_map_get(q->entries, br_store_task_key(stage, task));
 }
 
 static store_query *want_query(br_store *s, uint64_t query) {
@@ -179,7 +181,9 @@ static br_status check_output(br_store *s, const br_attempt_id *id, const br_map
   if (!o->in_memory && o->path == NULL)
     return br_fail(err, BR_INTERNAL, BR_BLAME_EXECUTOR,
                    "map output of task %u of stage %u is on disk but names no file", id->task, id->stage);
-  if (!o->in_memory && o->file_bytes > s->disk_quota_bytes - s->disk_bytes)
+  if (!o->in_memory && o->file_bytes > br_store_disk_free(s))
+    br_store_evict_disk(s, o->file_bytes - br_store_disk_free(s));
+  if (!o->in_memory && o->file_bytes > br_store_disk_free(s))
     return br_fail(err, BR_NO_SPACE, BR_BLAME_WORKER,
                    "the shuffle directory %s holds %" PRIu64 " bytes: its quota of %" PRIu64 " is used up", s->dir,
                    s->disk_bytes, s->disk_quota_bytes);
@@ -196,8 +200,8 @@ static void put_entry(br_store *s, const br_attempt_id *id, br_mapfile *file, ch
     s->disk_bytes += e->file_bytes;
   }
   s->outputs++;
-  store_entry *old = br_map_put(want_query(s, id->query)->entries, task_key(id->stage, id->task), e);
-  if (old != NULL) drop_entry(s, old);
+  store_entry *old = br_map_put(want_query(s, id->query)->entries, br_store_task_key(id->stage, id->task), e);
+  if (old != NULL) br_store_drop_entry(s, old);
 }
 
 br_status br_store_add(br_store *s, const br_attempt_id *id, br_map_output *o, br_error *err) {
@@ -207,7 +211,7 @@ br_status br_store_add(br_store *s, const br_attempt_id *id, br_map_output *o, b
   uint64_t reserved = o->reserved_bytes;
   pthread_mutex_lock(&s->lock);
   BR_TRY_GOTO(check_output(s, id, o, &file, err));
-  store_entry *there = find(s, id->query, id->stage, id->task);
+  store_entry *there = br_store_find(s, id->query, id->stage, id->task);
   if (there == NULL || there->id.attempt < id->attempt) {
     br_budget_release(&s->account->memory, reserved); /* what it reserved is what is counted now: not both */
     reserved = 0;
@@ -229,7 +233,7 @@ done:
 /* ---- lookups */
 br_mapfile *br_store_get(br_store *s, uint64_t query, uint32_t stage, uint32_t task, uint16_t attempt) {
   pthread_mutex_lock(&s->lock);
-  store_entry *e = find(s, query, stage, task);
+  store_entry *e = br_store_find(s, query, stage, task);
   br_mapfile *f = e != NULL && e->id.attempt == attempt ? br_mapfile_ref(e->file) : NULL;
   pthread_mutex_unlock(&s->lock);
   return f;
@@ -238,7 +242,7 @@ br_mapfile *br_store_get(br_store *s, uint64_t query, uint32_t stage, uint32_t t
 int br_store_fd(br_store *s, const br_attempt_id *id, bool *in_memory, uint64_t *file_bytes) {
   int fd = -1;
   pthread_mutex_lock(&s->lock);
-  store_entry *e = find(s, id->query, id->stage, id->task);
+  store_entry *e = br_store_find(s, id->query, id->stage, id->task);
   if (e != NULL && e->id.attempt == id->attempt) {
     fd = fcntl(br_mapfile_fd(e->file), F_DUPFD_CLOEXEC, 0);
     *in_memory = br_mapfile_in_memory(e->file);
@@ -273,8 +277,19 @@ static void drop_outputs(br_store *s, store_query *q, const uint32_t *stage) {
   for (size_t it = 0; br_map_next(q->entries, &it, &key, &value);) {
     if (stage != NULL && key >> 32 != *stage) continue;
     br_map_remove(q->entries, key);
-    drop_entry(s, value);
+    br_store_drop_entry(s, value);
   }
+}
+
+void br_store_drop_output(br_store *s, const br_attempt_id *id) {
+  pthread_mutex_lock(&s->lock);
+  store_query *q = br_map_get(s->queries, id->query);
+  store_entry *e = br_store_find(s, id->query, id->stage, id->task);
+  if (e != NULL && e->id.attempt == id->attempt) {
+    br_map_remove(q->entries, br_store_task_key(id->stage, id->task));
+    br_store_drop_entry(s, e);
+  }
+  pthread_mutex_unlock(&s->lock);
 }
 
 void br_store_drop_stage(br_store *s, uint64_t query, uint32_t stage) {
@@ -356,6 +371,7 @@ void br_store_free(br_store *s) {
   pthread_cond_destroy(&s->wake);
   pthread_cond_destroy(&s->reap);
   pthread_mutex_destroy(&s->lock);
+  free(s->evicted);
   free(s->dir);
   free(s);
 }

@@ -30,7 +30,9 @@ struct store_entry {
   bool lent;                  /* its memfd went to another process: moving it to disk would free nothing */
   bool moving;                /* the spill thread copies it */
   bool dropped;               /* while it was being copied: the spill thread frees it */
+  bool retired;               /* kept for recovery alone: evicted before anything is spilled */
   store_entry *newer, *older; /* in the list of outputs in memory */
+  store_entry *retired_before, *retired_after; /* in the list of retired ones */
 };
 
 /* Something to remove: an output, or a directory that was renamed out of the way. */
@@ -55,6 +57,9 @@ struct br_store {
   pthread_cond_t wake;          /* the spill thread has something to do */
   br_map *queries;              /* id -> store_query */
   store_entry *oldest, *newest; /* in memory */
+  store_entry *retired_first, *retired_last;
+  br_attempt_id *evicted; /* not taken by br_store_take_evicted yet */
+  size_t n_evicted, evicted_capacity;
   uint64_t disk_bytes, spilled_bytes, outputs;
   uint64_t want_free_bytes;    /* of memory; 0: nothing to do */
   uint64_t disk_full_until_ms; /* no spilling before */
@@ -75,6 +80,14 @@ void br_store_uncount(counted_output *c);             /* its memory is about to 
 void br_store_unlist(br_store *s, store_entry *e);
 void br_store_discard(br_store *s, store_entry *e);             /* to the reaper; the store forgets it */
 void br_store_discard_directory(br_store *s, const char *path); /* out of the way at once, removed by the reaper */
+uint64_t br_store_task_key(uint32_t stage, uint32_t task);
+store_entry *br_store_find(br_store *s, uint64_t query, uint32_t stage, uint32_t task);
+void br_store_drop_entry(br_store *s, store_entry *e); /* it's out of its query's map already */
+void br_store_unretire(br_store *s, store_entry *e);
+/* Let retired outputs that nobody reads go: until so much memory is free; so many bytes of files. False: there were none. */
+bool br_store_evict_memory(br_store *s, uint64_t bytes);
+bool br_store_evict_disk(br_store *s, uint64_t bytes);
+static inline uint64_t br_store_disk_free(const br_store *s) { return s->disk_quota_bytes - s->disk_bytes; }
 char *br_store_path(const br_store *s, const br_attempt_id *id);
 
 #endif

@@ -20,6 +20,7 @@
 
 #define COPY_BYTES (1u << 20)
 #define DISK_FULL_PAUSE_MS 5000u
+#define EVICTED_PAUSE_MS 50u /* for the reaper, which removes what was evicted */
 
 /* Copy e's memory to a file and open it. `id` and `memory` can't change meanwhile. */
 static br_status copy_out(const char *path, br_mapfile *memory, br_mapfile **out, br_error *err) {
@@ -43,14 +44,24 @@ done:
   return status;
 }
 
-static store_entry *next_to_move(br_store *s) {
+/* Retired ones that are still here are being read: moving them would not free anything soon. */
+static store_entry *fits_on_disk(br_store *s) {
   for (store_entry *e = s->oldest; e != NULL; e = e->newer)
-    if (!e->lent && e->file_bytes <= s->disk_quota_bytes - s->disk_bytes) return e;
+    if (!e->lent && !e->retired && e->file_bytes <= br_store_disk_free(s)) return e;
   return NULL;
 }
 
-static void spill_failed(br_store *s, const br_error *err) {
-  s->disk_full_until_ms = br_now_ms() + DISK_FULL_PAUSE_MS;
+static store_entry *next_to_move(br_store *s) {
+  store_entry *e = fits_on_disk(s);
+  if (e != NULL) return e;
+  for (e = s->oldest; e != NULL && (e->lent || e->retired); e = e->newer) continue;
+  return e != NULL && br_store_evict_disk(s, e->file_bytes - br_store_disk_free(s)) ? fits_on_disk(s) : NULL;
+}
+
+static void spill_failed(br_store *s, uint64_t bytes, const br_error *err) {
+  bool room = err->code == BR_NO_SPACE && br_store_evict_disk(s, bytes);
+  s->disk_full_until_ms = br_now_ms() + (room ? EVICTED_PAUSE_MS : DISK_FULL_PAUSE_MS);
+  if (room) return;
   if (s->disk_full_logged) return;
   s->disk_full_logged = true;
   br_log(BR_LOG_WARN, "shuffle data stays in memory: %s", err->message);
@@ -90,7 +101,7 @@ static void move_entry(br_store *s, store_entry *e) {
       unlink(path);
       br_mapfile_unref(file);
     } else {
-      spill_failed(s, &err);
+      spill_failed(s, bytes, &err);
     }
   }
   if (e->dropped) {
@@ -109,6 +120,13 @@ static bool enough_free(const br_store *s) {
   return m->used_bytes <= m->limit_bytes - s->want_free_bytes;
 }
 
+/* An output to move, if that much memory is wanted. What is kept for recovery alone goes first. */
+static store_entry *work_to_do(br_store *s) {
+  if (s->want_free_bytes == 0 || enough_free(s)) return NULL;
+  br_store_evict_memory(s, s->want_free_bytes);
+  return enough_free(s) ? NULL : next_to_move(s);
+}
+
 static void wait_for_disk(br_store *s) {
   struct timespec until = {.tv_sec = (time_t)(s->disk_full_until_ms / 1000),
                            .tv_nsec = (long)(s->disk_full_until_ms % 1000) * 1000000};
@@ -119,7 +137,7 @@ void *br_store_spiller(void *store) {
   br_store *s = store;
   pthread_mutex_lock(&s->lock);
   while (!s->stopping) {
-    store_entry *e = s->want_free_bytes > 0 && !enough_free(s) ? next_to_move(s) : NULL;
+    store_entry *e = work_to_do(s);
     if (e == NULL) {
       s->want_free_bytes = 0;
       pthread_cond_wait(&s->wake, &s->lock);

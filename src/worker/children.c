@@ -148,6 +148,22 @@ void br_children_forget(br_node *n, uint64_t query, const uint32_t *stage_or_all
   for (uint32_t i = 0; i < n->o->executors; i++) clear_sent(&n->children[i], query, stage_or_all, false);
 }
 
+void br_children_forget_output(br_node *n, const br_attempt_id *id) {
+  Brant__Pb__AttemptId pid;
+  char key[64];
+  br_attempt_to_pb(id, &pid);
+  br_attempt_format(id, key);
+  Brant__Pb__ExecutorCommand m = BRANT__PB__EXECUTOR_COMMAND__INIT;
+  m.what_case = BRANT__PB__EXECUTOR_COMMAND__WHAT_DROP_OUTPUT;
+  m.drop_output = &pid;
+  for (uint32_t i = 0; i < n->o->executors; i++) {
+    br_child *c = &n->children[i];
+    sent_output *s = c->sent ? br_smap_remove(c->sent, key) : NULL;
+    if (s) br_child_send(c, &m, NULL, 0);
+    free(s);
+  }
+}
+
 /* ---- the end of a child */
 
 void br_child_kill(br_child *c) {

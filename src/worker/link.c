@@ -82,6 +82,19 @@ void br_link_started(br_node *n, const br_attempt_id *id) {
   add_event(n, &r);
 }
 
+void br_link_outputs_lost(br_node *n, const br_attempt_id *ids, size_t n_ids) {
+  Brant__Pb__AttemptId *lost_ids = br_calloc(n_ids + 1, sizeof *lost_ids), **refs = br_calloc(n_ids + 1, sizeof *refs);
+  for (size_t i = 0; i < n_ids; i++) {
+    br_attempt_to_pb(&ids[i], &lost_ids[i]);
+    refs[i] = &lost_ids[i];
+  }
+  Brant__Pb__Report r = BRANT__PB__REPORT__INIT;
+  r.n_outputs_lost = n_ids, r.outputs_lost = refs;
+  add_event(n, &r);
+  free(lost_ids);
+  free(refs);
+}
+
 void br_link_executor_lost(br_node *n, int pid, int status, const br_attempt_id *ids, size_t n_ids,
                            const br_error *why) {
   Brant__Pb__AttemptId *running = br_calloc(n_ids + 1, sizeof *running), **refs = br_calloc(n_ids + 1, sizeof *refs);
@@ -272,6 +285,12 @@ static void command(br_node *n, Brant__Pb__Command *c) {
     case BRANT__PB__COMMAND__WHAT_PEER: br_tables_peer(n->tables, c->peer, n->host_id); break;
     case BRANT__PB__COMMAND__WHAT_PEER_GONE: peer_gone(n, c->peer_gone); break;
     case BRANT__PB__COMMAND__WHAT_DROP: drop(n, c->drop->query, &c->drop->stage); break;
+    case BRANT__PB__COMMAND__WHAT_DROP_OUTPUT: {
+      br_attempt_id id = br_attempt_from_pb(c->drop_output);
+      br_node_drop_output(n, &id);
+      break;
+    }
+    case BRANT__PB__COMMAND__WHAT_RETIRE: br_store_retire_stage(n->store, c->retire->query, c->retire->stage); break;
     case BRANT__PB__COMMAND__WHAT_DROP_QUERY: drop(n, c->drop_query, NULL); break;
     case BRANT__PB__COMMAND__WHAT_RELEASE:
       if (n->draining) br_node_leave(n);

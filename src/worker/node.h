@@ -130,6 +130,7 @@ struct br_wtask {
 void br_tasks_run(br_node *n, ProtobufCMessage *command); /* takes over a Command with run */
 void br_tasks_cancel(br_node *n, const br_attempt_id *id);
 void br_tasks_drop(br_node *n, uint64_t query, const uint32_t *stage_or_all);
+void br_tasks_drop_attempt(br_node *n, const br_attempt_id *id);
 void br_tasks_dispatch(br_node *n); /* a slot is free, an executor ready */
 void br_tasks_tick(br_node *n);
 void br_tasks_event(br_child *c, const Brant__Pb__ExecutorEvent *e, int *fds, int n_fds); /* takes fds */
@@ -168,6 +169,7 @@ void br_children_broadcast(br_node *n, const Brant__Pb__ExecutorCommand *m);
 /* Sends descriptors of outputs that it doesn't have yet. */
 BR_MUST_USE br_status br_child_lend(br_child *c, const Brant__Pb__ResolvedInput *r, br_error *err);
 void br_children_forget(br_node *n, uint64_t query, const uint32_t *stage_or_all);
+void br_children_forget_output(br_node *n, const br_attempt_id *id); /* and tells those who have it */
 
 /* ---- link.c: the coordinator. */
 BR_MUST_USE br_status br_link_open(br_node *n, br_error *err);
@@ -176,6 +178,7 @@ void br_link_tick(br_node *n);
 void br_link_done(br_node *n, const br_attempt_id *id, Brant__Pb__TaskStats *stats);
 void br_link_failed(br_node *n, const br_attempt_id *id, const br_error *why);
 void br_link_started(br_node *n, const br_attempt_id *id);
+void br_link_outputs_lost(br_node *n, const br_attempt_id *ids, size_t n_ids);
 void br_link_executor_lost(br_node *n, int pid, int status, const br_attempt_id *ids, size_t n_ids,
                            const br_error *why);
 void br_link_progress(br_node *n); /* some task's progress_due is set */
@@ -204,6 +207,10 @@ typedef struct br_link {
   bool flush_posted, gauge_due, leaving, leave_sent, draining, drain_sent;
   br_error join_error;
 } br_link;
+
+/* ---- outputs.c: single outputs that go. */
+void br_node_drop_output(br_node *n, const br_attempt_id *id); /* exactly this attempt's */
+void br_node_report_evicted(br_node *n);                       /* what the store let go since the last call */
 
 /* ---- serve.c */
 BR_MUST_USE br_status br_serve_open(br_node *n, br_error *err);

@@ -181,8 +181,16 @@ static uint64_t patience_ms(const br_node *n, const br_child *c) {
   return BR_NODE_CANCEL_KILL_MS;
 }
 
+void br_tasks_drop_attempt(br_node *n, const br_attempt_id *id) {
+  br_wtask *t = find(n, id);
+  if (!t) return;
+  t->dropped = true;
+  br_tasks_cancel(n, id);
+}
+
 void br_tasks_tick(br_node *n) {
   uint64_t now = br_now_ms();
+  br_node_report_evicted(n);
   for (size_t i = n->n_tasks; i-- > 0;) {
     br_wtask *t = n->tasks[i];
     if (t->child && t->cancel_ms && !t->child->killed && now - t->cancel_ms >= patience_ms(n, t->child)) {
@@ -284,6 +292,7 @@ static void on_failed(br_child *c, const Brant__Pb__TaskFailed *f) {
   br_error_from_pb(f->error, &why);
   if (!why.code) br_fail(&why, BR_INTERNAL, BR_BLAME_INTERNAL, "an executor failed a task without saying why");
   bool broken = why.blame == BR_BLAME_EXECUTOR;
+  if (why.code == BR_NO_SPACE) br_store_make_disk_room(n->store); /* for the next attempt */
   fail_task(n, t, &why);
   if (broken) br_child_kill(c); /* its DuckDB must not be used again */
 }
@@ -304,6 +313,7 @@ static void on_reserve(br_child *c, const Brant__Pb__Reserve *r) {
   reply.request = r->request;
   reply.granted = t && t->child == c && !t->dropped && br_store_reserve(c->node->store, r->bytes);
   if (reply.granted) t->granted_bytes += r->bytes;
+  br_node_report_evicted(c->node); /* which may have made the room */
   Brant__Pb__ExecutorCommand m = BRANT__PB__EXECUTOR_COMMAND__INIT;
   m.what_case = BRANT__PB__EXECUTOR_COMMAND__WHAT_RESERVED;
   m.reserved = &reply;

@@ -333,6 +333,152 @@ static void drop_while_spilling(void **unused) {
   }
 }
 
+static void one_output_is_dropped(void **unused) {
+  (void)unused;
+  for (int disk = 0; disk < 2; disk++) {
+    fixture f = set_up(64u << 20, 0);
+    br_attempt_id old = make_id(1, 1, 0, 1), now = make_id(1, 1, 0, 2), other = make_id(1, 1, 1, 0);
+    add(&f, now, disk);
+    add(&f, other, disk);
+    br_store_drop_output(f.store, &old); /* replaced long ago: the newer one stays */
+    br_store_drop_output(f.store, &(br_attempt_id){.query = 9, .stage = 1});
+    assert_int_equal(br_store_gauge_now(f.store).outputs, 2);
+    br_mapfile *held = br_store_get(f.store, 1, 1, 0, 2);
+    br_store_drop_output(f.store, &now);
+    assert_null(br_store_get(f.store, 1, 1, 0, 2));
+    check_rows(&f, held, 0); /* who reads it goes on */
+    br_mapfile_unref(held);
+    br_mapfile *file = br_store_get(f.store, 1, 1, 1, 0);
+    check_rows(&f, file, 1);
+    br_mapfile_unref(file);
+    add(&f, old, disk); /* its place is free again */
+    file = br_store_get(f.store, 1, 1, 0, 1);
+    assert_non_null(file);
+    br_mapfile_unref(file);
+    br_attempt_id *ids = NULL;
+    assert_int_equal(br_store_take_evicted(f.store, &ids), 0);
+    assert_null(ids);
+    tear_down(&f);
+  }
+}
+
+static void assert_evicted(fixture *f, const uint32_t *tasks, size_t n) {
+  br_attempt_id *ids = NULL;
+  assert_int_equal(br_store_take_evicted(f->store, &ids), n);
+  for (size_t i = 0; i < n; i++) {
+    assert_int_equal(ids[i].task, tasks[i]);
+    assert_null(br_store_get(f->store, 1, ids[i].stage, ids[i].task, ids[i].attempt));
+  }
+  free(ids);
+}
+
+/* Memory for an executor: retired outputs go at once, oldest first, and nothing is written to disk. */
+static void retired_outputs_go_first(void **unused) {
+  (void)unused;
+  fixture f = set_up(4u << 20, 0); /* five outputs and a little: below the spill thread's mark after each eviction */
+  uint64_t bytes = 0;
+  for (uint32_t t = 0; t < 3; t++) bytes = add(&f, make_id(1, 1, t, 0), false); /* 750 KiB each */
+  uint64_t needed = add(&f, make_id(1, 2, 9, 0), false);
+  br_store_retire_stage(f.store, 1, 1);
+  br_store_retire_stage(f.store, 1, 1); /* said twice */
+  br_store_retire_stage(f.store, 5, 1); /* of nothing */
+  br_mapfile *file = br_store_get(f.store, 1, 1, 1, 0);
+  check_rows(&f, file, 1); /* readable all the time */
+  br_mapfile_unref(file);
+  br_store_gauge g = br_store_gauge_now(f.store);
+  uint64_t want = (4u << 20) - g.memory_bytes + 4096; /* sizes differ a little */
+  assert_true(br_store_reserve(f.store, want));
+  assert_evicted(&f, (uint32_t[]){0}, 1);
+  assert_true(br_store_reserve(f.store, bytes));
+  assert_evicted(&f, (uint32_t[]){1}, 1);
+  g = br_store_gauge_now(f.store);
+  assert_int_equal(g.outputs, 2);
+  assert_int_equal(g.spilled_bytes + g.disk_bytes, 0);
+  /* One that is read stays. What is needed is spilled meanwhile. */
+  br_mapfile *held = br_store_get(f.store, 1, 1, 2, 0);
+  br_store_spill(f.store, 4u << 20);
+  wait_until(&f, g, g.spilled_bytes == needed);
+  assert_evicted(&f, NULL, 0);
+  check_rows(&f, held, 2);
+  br_mapfile_unref(held);
+  br_store_unreserve(f.store, want + bytes);
+  needed += add(&f, make_id(1, 1, 0, 1), false); /* made again: it isn't retired */
+  br_store_spill(f.store, 4u << 20);
+  wait_until(&f, g, g.spilled_bytes == needed);
+  assert_evicted(&f, (uint32_t[]){2}, 1);
+  file = br_store_get(f.store, 1, 1, 0, 1);
+  check_rows(&f, file, 0);
+  br_mapfile_unref(file);
+  file = br_store_get(f.store, 1, 2, 9, 0);
+  check_rows(&f, file, 9);
+  br_mapfile_unref(file);
+  tear_down(&f);
+}
+
+static void retired_files_make_room_on_disk(void **unused) {
+  (void)unused;
+  fixture f = set_up(64u << 20, 2u << 20);
+  uint64_t bytes = add(&f, make_id(1, 1, 0, 0), true);
+  uint32_t n = (uint32_t)((2u << 20) / bytes);
+  for (uint32_t t = 1; t < n; t++) add(&f, make_id(1, 1, t, 0), true);
+  br_store_retire_stage(f.store, 1, 1);
+  add(&f, make_id(1, 2, 50, 0), true); /* over the quota, but for the first of those */
+  assert_evicted(&f, (uint32_t[]){0}, 1);
+  add(&f, make_id(1, 2, 51, 0), false); /* the spill thread needs room as well */
+  br_store_spill(f.store, 64u << 20);
+  br_store_gauge g;
+  wait_until(&f, g, g.spilled_bytes > 0);
+  assert_true(g.disk_bytes <= 2u << 20);
+  br_attempt_id *ids = NULL;
+  assert_true(br_store_take_evicted(f.store, &ids) > 0);
+  assert_int_equal(ids[0].task, 1);
+  free(ids);
+  br_store_make_disk_room(f.store);
+  br_mapfile *file = br_store_get(f.store, 1, 2, 50, 0);
+  check_rows(&f, file, 50);
+  br_mapfile_unref(file);
+  file = br_store_get(f.store, 1, 2, 51, 0);
+  check_rows(&f, file, 51);
+  br_mapfile_unref(file);
+  assert_int_equal(br_store_gauge_now(f.store).outputs, 2);
+  tear_down(&f);
+}
+
+/* A full disk: what is retired there goes, then the spill thread tries again. */
+static void retired_files_go_from_a_full_disk(void **unused) {
+  (void)unused;
+  fixture f = {.dir = temp_dir(), .schema = rows_schema()};
+  br_error err = {0};
+  if (mount("tmpfs", f.dir, "tmpfs", 0, "size=1500k") != 0) {
+    br_schema_unref(f.schema);
+    temp_dir_free(f.dir);
+    skip(); /* not root */
+  }
+  f.store_dir = br_asprintf("%s/shuffle", f.dir);
+  br_store_options o = {.dir = f.store_dir, .memory_bytes = 8u << 20};
+  assert_ok(br_store_new(&o, &f.store, &err), err);
+  br_store_gauge g;
+  add(&f, make_id(1, 1, 0, 0), false);
+  br_store_spill(f.store, 8u << 20);
+  wait_until(&f, g, g.spilled_bytes > 0 && g.memory_bytes == 0);
+  br_store_retire_stage(f.store, 1, 1);
+  add(&f, make_id(1, 2, 7, 0), false);
+  uint64_t before = br_store_gauge_now(f.store).spilled_bytes;
+  br_store_spill(f.store, 8u << 20);
+  wait_until(&f, g, g.spilled_bytes > before);
+  br_attempt_id *ids = NULL;
+  assert_int_equal(br_store_take_evicted(f.store, &ids), 1);
+  free(ids);
+  br_mapfile *file = br_store_get(f.store, 1, 2, 7, 0);
+  check_rows(&f, file, 7);
+  br_mapfile_unref(file);
+  br_store_free(f.store);
+  assert_int_equal(umount(f.dir), 0);
+  free(f.store_dir);
+  br_schema_unref(f.schema);
+  temp_dir_free(f.dir);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(keeps_and_finds),
@@ -347,6 +493,10 @@ int main(void) {
       cmocka_unit_test(disk_quota),
       cmocka_unit_test(full_disk_keeps_it_in_memory),
       cmocka_unit_test(drop_while_spilling),
+      cmocka_unit_test(one_output_is_dropped),
+      cmocka_unit_test(retired_outputs_go_first),
+      cmocka_unit_test(retired_files_make_room_on_disk),
+      cmocka_unit_test(retired_files_go_from_a_full_disk),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@
 
 extern char **environ;
 
-typedef enum ev_kind { EV_STARTED, EV_DONE, EV_FAILED, EV_LOST, EV_LEAVING, EV_DRAINING } ev_kind;
+typedef enum ev_kind { EV_STARTED, EV_DONE, EV_FAILED, EV_LOST, EV_LEAVING, EV_DRAINING, EV_OUTPUT_LOST } ev_kind;
 typedef struct ev {
   ev_kind kind;
   uint32_t worker;
@@ -154,6 +154,8 @@ static inline void on_report(coord *c, const Brant__Pb__Report *r) {
     if (l->n_running) e->id = br_attempt_from_pb(l->running[0]);
     br_error_from_pb(l->error, &e->error);
   }
+  for (size_t i = 0; i < r->n_outputs_lost; i++)
+    new_event(c, EV_OUTPUT_LOST, r->worker)->id = br_attempt_from_pb(r->outputs_lost[i]);
   if (r->leaving) new_event(c, EV_LEAVING, r->worker);
   if (r->draining) new_event(c, EV_DRAINING, r->worker);
 }
@@ -427,6 +429,24 @@ static inline void drop_query(coord *c, uint64_t query) {
   Brant__Pb__Command cmd = BRANT__PB__COMMAND__INIT;
   cmd.what_case = BRANT__PB__COMMAND__WHAT_DROP_QUERY;
   cmd.drop_query = query;
+  for (uint32_t w = 1; w <= c->n_members; w++) send_command(c, w, &cmd);
+}
+
+static inline void drop_output(coord *c, uint32_t worker, br_attempt_id id) {
+  Brant__Pb__AttemptId p;
+  br_attempt_to_pb(&id, &p);
+  Brant__Pb__Command cmd = BRANT__PB__COMMAND__INIT;
+  cmd.what_case = BRANT__PB__COMMAND__WHAT_DROP_OUTPUT;
+  cmd.drop_output = &p;
+  send_command(c, worker, &cmd);
+}
+
+static inline void retire_stage(coord *c, uint64_t query, uint32_t stage) {
+  Brant__Pb__DropStage d = BRANT__PB__DROP_STAGE__INIT;
+  d.query = query, d.stage = stage;
+  Brant__Pb__Command cmd = BRANT__PB__COMMAND__INIT;
+  cmd.what_case = BRANT__PB__COMMAND__WHAT_RETIRE;
+  cmd.retire = &d;
   for (uint32_t w = 1; w <= c->n_members; w++) send_command(c, w, &cmd);
 }
 
