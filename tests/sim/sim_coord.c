@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The coordinator: feeds the scheduler one event at a time and carries its actions out, in order: commands to one worker arrive in the order they were
- * sent, and now and then twice. And the caller, who reads results. */
+ * sent, and now and then twice; one that is lost closes the connection. And the caller, who reads results. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -16,7 +16,9 @@ sim_task *sim_task_of(sim_query *q, uint32_t stage, uint32_t task) { return &q->
 
 int32_t sim_attempt_by_id(sim_world *w, const br_attempt_id *id) {
   sim_query *q = sim_query_by_id(w, id->query);
-  if (q == NULL || id->stage >= q->n_stages || id->task >= q->stages[id->stage].n_tasks || id->attempt > 255) return -1;
+  if (q == NULL || id->stage >= q->n_stages || id->task >= q->stages[id->stage].n_tasks ||
+      id->attempt >= SIM_MAX_NUMBERS)
+    return -1;
   return sim_task_of(q, id->stage, id->task)->by_number[id->attempt];
 }
 
@@ -29,6 +31,11 @@ int32_t sim_worker_by_id(const sim_world *w, uint32_t id, uint32_t incarnation) 
 /* ---- carrying out */
 static void send_command(sim_world *w, uint32_t to, const br_action *a, uint32_t attempt) {
   uint32_t copies = sim_chance(&w->rng, w->f.duplicate) ? 2 : 1;
+  if (w->w[to].closed) return;
+  if (sim_below(&w->rng, 100000) < w->f.lost_message && w->now_ms < w->f.quiet_ms) {
+    sim_close_connection(w, to);
+    return;
+  }
   for (uint32_t c = 0; c < copies; c++) {
     uint64_t at = w->now_ms + sim_between(&w->rng, 1, 30);
     if (at <= w->w[to].last_in_ms) at = w->w[to].last_in_ms + 1;
@@ -45,25 +52,42 @@ static void broadcast(sim_world *w, const br_action *a) {
     if (w->w[i].live) send_command(w, i, a, 0);
 }
 
+/* What it reads are the attempts that the table names at this moment. */
+static void bind(sim_attempt *at, const sim_query *q, sim_stats *stats) {
+  const sim_stage *st = &q->stages[at->id.stage];
+  memset(at->bound, 0xff, sizeof at->bound);
+  for (size_t k = 0; k < st->n_inputs; k++) {
+    const sim_stage *p = &q->stages[st->inputs[k].stage];
+    at->versions[k] = p->published;
+    for (uint32_t m = 0; m < p->n_tasks; m++) {
+      const sim_task *in = &q->tasks[p->first + m];
+      if (!sim_reads(q, at->id.stage, k, at->id.task, m)) continue;
+      at->bound[k][m] = in->table[p->published];
+      at->grew[k][m] = in->alive < 0;
+      stats->growing_reads += in->alive < 0;
+    }
+  }
+}
+
 static void carry_out_run(sim_world *w, const br_action *a) {
   sim_query *q = sim_query_by_id(w, a->query);
   sim_task *t = sim_task_of(q, a->attempt.stage, a->attempt.task);
-  const sim_stage *st = &q->stages[a->attempt.stage];
-  if (a->attempt.attempt > 255) {
-    sim_bad(w, "a task was started %u times", a->attempt.attempt);
-    return;
-  }
   br_grow((void **)&w->att, &w->cap_att, w->n_att, sizeof *w->att);
   sim_attempt *at = &w->att[w->n_att];
-  memset(at, 0, sizeof *at);
+  memset(at, 0, offsetof(sim_attempt, error));
+  memset(&at->sent_ms, 0, sizeof *at - offsetof(sim_attempt, sent_ms));
   at->id = a->attempt;
   at->q = (uint32_t)(q - w->q);
   at->worker = (uint32_t)sim_worker_by_id(w, a->worker, a->incarnation);
   at->incarnation = a->incarnation;
   at->current = true;
+  at->second = a->second;
+  at->alone = a->alone;
+  at->passes = a->passes ? a->passes : 1;
   at->sent_ms = w->now_ms;
-  for (size_t k = 0; k < st->n_inputs; k++) at->versions[k] = br_sched_table_version(w->s, q->id, st->inputs[k].stage);
-  t->by_number[a->attempt.attempt] = t->now = (int32_t)w->n_att;
+  bind(at, q, &w->st);
+  t->by_number[a->attempt.attempt] = (int16_t)w->n_att;
+  t->now[t->now[0] >= 0] = (int32_t)w->n_att;
   send_command(w, at->worker, a, (uint32_t)w->n_att++);
 }
 
@@ -71,15 +95,11 @@ static void carry_out_table(sim_world *w, const br_action *a) {
   sim_query *q = sim_query_by_id(w, a->query);
   const sim_stage *st = &q->stages[a->stage];
   int32_t to = a->worker ? sim_worker_by_id(w, a->worker, a->incarnation) : -1;
-  if (a->version > 63) {
-    sim_bad(w, "stage %u has %u tables", a->stage, a->version);
-    return;
-  }
   for (uint32_t t = 0; t < st->n_tasks && a->worker == 0; t++) {
     br_map_output_id o;
     bool growing;
     q->tasks[st->first + t].table[a->version] =
-        br_sched_output(w->s, a->query, a->stage, t, &o, &growing) ? sim_attempt_by_id(w, &o.made_by) : -1;
+        br_sched_output(w->s, a->query, a->stage, t, &o, &growing) ? (int16_t)sim_attempt_by_id(w, &o.made_by) : -1;
   }
   if (to >= 0)
     send_command(w, (uint32_t)to, a, 0);
@@ -87,84 +107,110 @@ static void carry_out_table(sim_world *w, const br_action *a) {
     broadcast(w, a);
 }
 
+/* Files on a shared file system are removed by the coordinator itself. */
+static void forget_shared(sim_world *w, const br_action *a, int32_t attempt) {
+  for (uint32_t k = 0; k < w->n_att; k++) {
+    sim_attempt *at = &w->att[k];
+    if (at->id.query != a->query || !w->q[at->q].stages[at->id.stage].outlives) continue;
+    if (a->kind == BR_ACT_DROP_STAGE && at->id.stage != a->stage) continue;
+    if (a->kind == BR_ACT_DROP_OUTPUT && (int32_t)k != attempt) continue;
+    at->stored = false;
+  }
+}
+
 static void carry_out(sim_world *w, const br_action *a) {
   int32_t to = a->worker ? sim_worker_by_id(w, a->worker, a->incarnation) : -1;
   int32_t attempt = a->attempt.query ? sim_attempt_by_id(w, &a->attempt) : -1;
+  if (a->kind == BR_ACT_DROP_OUTPUT || a->kind == BR_ACT_DROP_STAGE || a->kind == BR_ACT_DROP_QUERY)
+    forget_shared(w, a, attempt);
   switch (a->kind) {
     case BR_ACT_RUN: carry_out_run(w, a); break;
     case BR_ACT_TABLE: carry_out_table(w, a); break;
     case BR_ACT_CANCEL:
     case BR_ACT_DROP_OUTPUT:
-      if (to >= 0 && attempt >= 0) send_command(w, (uint32_t)to, a, (uint32_t)attempt);
+      if (to >= 0 && attempt >= 0 && w->w[to].live) send_command(w, (uint32_t)to, a, (uint32_t)attempt);
       break;
+    case BR_ACT_RETIRE_STAGE:
     case BR_ACT_DROP_STAGE:
     case BR_ACT_DROP_QUERY: broadcast(w, a); break;
     case BR_ACT_RESULT: sim_push(w, w->now_ms + sim_between(&w->rng, 5, 1500), SIM_TAKE)->a = (uint32_t)attempt; break;
     case BR_ACT_WORKER_GONE:
       if (to >= 0) sim_push(w, w->now_ms + sim_between(&w->rng, 1, 100), SIM_FENCE)->w = (uint32_t)to;
       break;
+    case BR_ACT_PROBE: sim_push(w, w->now_ms + sim_between(&w->rng, 1, 300), SIM_PROBED)->w = (uint32_t)to; break;
+    case BR_ACT_RELEASE_WORKER: send_command(w, (uint32_t)to, a, 0); break;
     case BR_ACT_WAKE: sim_push(w, a->at_ms + (sim_chance(&w->rng, 100) ? sim_below(&w->rng, 50) : 0), SIM_WAKE); break;
-    case BR_ACT_RETIRE_STAGE:
-    case BR_ACT_PROBE:
-    case BR_ACT_RELEASE_WORKER: /* not said yet */
     case BR_ACT_STAGE_DONE:
     case BR_ACT_QUERY_DONE:
     case BR_ACT_QUERY_FAILED: break;
   }
 }
 
-static void trace_event(const sim_world *w, const br_event *ev) {
-  static const char *const names[] = {"query",         "joined",  "lost",        "heard",  "draining",
-                                      "executor_lost", "started", "done",        "failed", "cancel_query",
-                                      "result_read",   "tick",    "fetch_failed"};
-  if (ev->kind == BR_EV_WORKER_HEARD || ev->kind == BR_EV_TICK) return;
-  sim_trace(w, "event %s q%llu.s%u.t%u.a%u worker %u.%u %s", names[ev->kind],
-            (unsigned long long)(ev->query | ev->attempt.query), ev->attempt.stage | ev->stage,
-            ev->attempt.task | ev->task, ev->attempt.attempt, ev->worker, ev->incarnation,
-            ev->error ? ev->error->message : "");
-}
-
-static void trace_action(const sim_world *w, const br_action *a) {
-  static const char *const names[] = {"RUN",          "CANCEL",     "TABLE",       "STAGE_DONE",
-                                      "RESULT",       "DROP_STAGE", "DROP_OUTPUT", "QUERY_DONE",
-                                      "QUERY_FAILED", "DROP_QUERY", "WORKER_GONE", "WAKE"};
-  if (a->kind == BR_ACT_WAKE) return;
-  sim_trace(w, "  %s q%llu.s%u.t%u.a%u worker %u.%u v%u %s", names[a->kind], (unsigned long long)a->query,
-            a->attempt.stage | a->stage, a->attempt.task, a->attempt.attempt, a->worker, a->incarnation, a->version,
-            a->error.message);
-}
-
 void sim_feed(sim_world *w, br_event *ev) {
   ev->now_ms = w->now_ms;
-  trace_event(w, ev);
+  sim_trace_event(w, ev);
+  w->n_stops = 0;
   sim_before(w, ev);
   w->acts.count = 0;
   br_sched_step(w->s, ev, &w->acts);
   for (size_t i = 0; i < w->acts.count && !w->bad; i++) {
-    trace_action(w, &w->acts.items[i]);
+    sim_trace_action(w, &w->acts.items[i]);
     sim_action(w, &w->acts.items[i], ev);
     if (!w->bad) carry_out(w, &w->acts.items[i]);
   }
   w->st.events++;
+  if (!w->bad) sim_check_stops(w, ev);
   if (!w->bad) sim_after(w, ev);
 }
 
 void sim_submit(sim_world *w, uint32_t i) {
   sim_query *q = &w->q[i];
   br_sched_stage stages[SIM_MAX_STAGES];
-  char text[600];
+  char text[800];
   for (uint32_t k = 0; k < q->n_stages; k++)
     stages[k] = (br_sched_stage){.tasks = q->stages[k].n_tasks,
                                  .inputs = q->stages[k].inputs,
                                  .n_inputs = q->stages[k].n_inputs,
                                  .indeterminate = q->stages[k].indeterminate,
-                                 .result = q->stages[k].result};
+                                 .result = q->stages[k].result,
+                                 .splittable = q->stages[k].splittable,
+                                 .outlives = q->stages[k].outlives};
   sim_describe(q, text, sizeof text);
-  sim_trace(w, "%s poison %u killer %u", text, q->poison, q->killer);
+  sim_trace(w, "%s poison %u killer %u sick %u", text, q->poison, q->killer, q->sick);
+  for (uint32_t t = 0; t < q->n_all; t++)
+    if (q->tasks[t].hunger) sim_trace(w, "  task %u is hungry: %u", t, q->tasks[t].hunger);
   q->state = SIM_Q_RUNS;
   q->since_ms = w->now_ms;
-  sim_feed(
-      w, &(br_event){.kind = BR_EV_QUERY, .query = q->id, .stages = stages, .n_stages = q->n_stages, .weight = 1 + i});
+  w->st.eager += q->mode == BR_SCHED_EAGER;
+  sim_feed(w, &(br_event){.kind = BR_EV_QUERY,
+                          .query = q->id,
+                          .stages = stages,
+                          .n_stages = q->n_stages,
+                          .weight = 1 + i,
+                          .mode = q->mode,
+                          .max_running = q->max_running});
+}
+
+/* ---- is that worker there? */
+static void say_probed(sim_world *w, uint32_t i, bool good, uint64_t in_ms) {
+  sim_event *e = sim_push(w, w->now_ms + in_ms, SIM_EVENT);
+  e->ev = (br_event){.kind = BR_EV_PROBED, .worker = w->w[i].id, .incarnation = w->w[i].incarnation};
+  e->b = good ? 0 : 1;
+}
+
+/* Its port answers, or not; the answer may be wrong (one path of two is cut), late, repeated, or none. */
+void sim_probe(sim_world *w, uint32_t i) {
+  bool good = sim_reachable(w, SIM_MAX_WORKERS, i), hangs = w->w[i].up && !sim_up(w, i);
+  if (hangs) return; /* no answer in time */
+  if (w->now_ms < w->f.quiet_ms && sim_chance(&w->rng, w->f.probe)) {
+    uint32_t kind = sim_below(&w->rng, 4);
+    if (kind == 0) return;
+    if (kind == 1) say_probed(w, i, !good, 20);
+    if (kind == 2) say_probed(w, i, good, sim_between(&w->rng, 4000, 7000));
+    if (kind == 3) say_probed(w, i, good, sim_between(&w->rng, 1, 9000));
+    if (kind < 3) return;
+  }
+  say_probed(w, i, good, sim_between(&w->rng, 1, 300));
 }
 
 /* ---- the caller */
@@ -173,7 +219,8 @@ void sim_take_result(sim_world *w, uint32_t attempt) {
   sim_query *q = &w->q[a->q];
   br_error err;
   if (q->state != SIM_Q_RUNS || sim_task_of(q, a->id.stage, a->id.task)->alive != (int32_t)attempt) return;
-  if (!sim_up(w, a->worker) || w->w[a->worker].deaf) {
+  bool shared = q->stages[a->id.stage].outlives;
+  if (!shared && !sim_reachable(w, SIM_MAX_WORKERS, a->worker)) {
     if (sim_chance(&w->rng, 300)) {
       br_fail(&err, BR_FETCH, BR_BLAME_FETCH, "can't read the result");
       err.worker = w->w[a->worker].id;

@@ -36,6 +36,29 @@ static void mark_results(sim_world *w, sim_query *q) {
   }
 }
 
+/* The newer kinds of queries are drawn after the shape. */
+static void random_modes(sim_world *w, sim_query *q) {
+  bool files = sim_chance(&w->rng, 120) && (w->with & SIM_OUTLIVE);
+  bool hungry = sim_chance(&w->rng, 250) && (w->with & SIM_MEMORY);
+  if (sim_chance(&w->rng, 500) && (w->with & SIM_EAGER)) q->mode = BR_SCHED_EAGER;
+  if (sim_chance(&w->rng, 200) && (w->with & SIM_BOUNDED)) q->max_running = sim_between(&w->rng, 1, 4);
+  for (uint32_t i = 0; i < q->n_stages; i++) {
+    sim_stage *st = &q->stages[i];
+    st->outlives = files && !st->result && sim_chance(&w->rng, 900);
+    st->splittable = st->n_inputs > 0 && sim_chance(&w->rng, 600);
+    for (size_t k = 0; k < st->n_inputs; k++) {
+      st->splittable &= st->inputs[k].kind != BR_READ_FORWARD;
+      st->inputs[k].complete = q->mode == BR_SCHED_EAGER && sim_chance(&w->rng, 150);
+    }
+    for (uint32_t t = 0; hungry && t < st->n_tasks; t++) {
+      if (!sim_chance(&w->rng, 60)) continue;
+      sim_task *task = &q->tasks[st->first + t];
+      task->hunger = sim_chance(&w->rng, 400) ? 1 : sim_chance(&w->rng, 500) ? 2 : sim_chance(&w->rng, 700) ? 3 : 4;
+      if (!st->splittable && task->hunger > 1 && sim_chance(&w->rng, 800)) task->hunger = 1;
+    }
+  }
+}
+
 void sim_make_query(sim_world *w, sim_query *q, uint64_t id) {
   bool indeterminate = sim_chance(&w->rng, 350);
   uint32_t widest = sim_chance(&w->rng, 700) ? 4 : SIM_MAX_TASKS;
@@ -53,23 +76,26 @@ void sim_make_query(sim_world *w, sim_query *q, uint64_t id) {
   mark_results(w, q);
   q->tasks = br_calloc(q->n_all, sizeof *q->tasks);
   for (uint32_t t = 0; t < q->n_all; t++) {
-    q->tasks[t].alive = q->tasks[t].made_by = q->tasks[t].now = -1;
+    q->tasks[t].alive = q->tasks[t].made_by = q->tasks[t].now[0] = q->tasks[t].now[1] = -1;
     memset(q->tasks[t].table, 0xff, sizeof q->tasks[t].table);
     memset(q->tasks[t].by_number, 0xff, sizeof q->tasks[t].by_number);
   }
   q->poison = q->n_all && sim_chance(&w->rng, 40) ? sim_below(&w->rng, q->n_all) : q->n_all;
   q->sick = q->n_all && sim_chance(&w->rng, 30) ? sim_below(&w->rng, q->n_all) : q->n_all;
   q->killer = q->n_all && sim_chance(&w->rng, 40) ? sim_below(&w->rng, q->n_all) : q->n_all;
+  random_modes(w, q);
 }
 
 void sim_describe(const sim_query *q, char *out, size_t n) {
-  size_t at = (size_t)snprintf(out, n, "query %llu:", (unsigned long long)q->id);
+  size_t at = (size_t)snprintf(out, n, "query %llu %s at most %u:", (unsigned long long)q->id,
+                               q->mode == BR_SCHED_EAGER ? "eager" : "staged", q->max_running);
   for (uint32_t i = 0; i < q->n_stages && at < n; i++) {
     const sim_stage *st = &q->stages[i];
-    at += (size_t)snprintf(out + at, n - at, " %u[%u%s%s", i, st->n_tasks, st->indeterminate ? " indeterminate" : "",
-                           st->result ? " result" : "");
+    at += (size_t)snprintf(out + at, n - at, " %u[%u%s%s%s%s", i, st->n_tasks,
+                           st->indeterminate ? " indeterminate" : "", st->result ? " result" : "",
+                           st->splittable ? " splittable" : "", st->outlives ? " outlives" : "");
     for (size_t k = 0; k < st->n_inputs && at < n; k++)
-      at += (size_t)snprintf(out + at, n - at, " %s(%u+%u)",
+      at += (size_t)snprintf(out + at, n - at, " %s%s(%u+%u)", st->inputs[k].complete ? "complete " : "",
                              st->inputs[k].kind == BR_READ_ALL       ? "all"
                              : st->inputs[k].kind == BR_READ_FORWARD ? "forward"
                                                                      : "broadcast",

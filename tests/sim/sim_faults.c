@@ -14,6 +14,14 @@ enum {
   CANCEL,
   DEAF,
   KILL_ALL,
+  CUT,      /* two workers can't talk to each other */
+  CUT_FROM, /* nobody but the coordinator can read from one */
+  UNSEEN,   /* the coordinator alone can't */
+  FULL_DISK,
+  SLOW_DISK,
+  DAMAGE, /* an output of somebody's disk is gone */
+  EVICT,
+  CLOSE, /* a message is lost, so the connection is closed */
   FAULT_KINDS,
   RESTORE,
   END_ALL
@@ -31,8 +39,12 @@ void sim_plan_faults(sim_world *w) {
   if (sim_chance(r, 100)) w->f.task_user = sim_below(r, 10);
   if (sim_chance(r, 400)) w->f.fetch_glitch = sim_below(r, 40);
   if (sim_chance(r, 400)) w->f.corrupt = sim_below(r, 60);
+  if (sim_chance(r, 300)) w->f.lost_message = sim_below(r, 300);
+  if (sim_chance(r, 300)) w->f.straggle = sim_below(r, 60);
+  if (sim_chance(r, 400)) w->f.probe = sim_below(r, 500);
+  if (sim_chance(r, 300)) w->f.unknown = sim_below(r, 300);
   w->f.no_worker_end = sim_chance(r, 25);
-  uint32_t n = calm ? 0 : sim_below(r, 13);
+  uint32_t n = calm ? 0 : sim_below(r, 16);
   for (uint32_t i = 0; i < n; i++)
     sim_push(w, sim_below(r, (uint32_t)w->f.quiet_ms), SIM_FAULT)->a = sim_below(r, FAULT_KINDS);
   sim_push(w, w->f.quiet_ms, SIM_FAULT)->a = w->f.no_worker_end ? END_ALL : RESTORE;
@@ -46,7 +58,7 @@ static uint32_t some_worker(sim_world *w) { /* n_w: none */
 }
 
 static void restore(sim_world *w) {
-  w->f.task_user = w->f.fetch_glitch = w->f.corrupt = 0;
+  w->f.task_user = w->f.fetch_glitch = w->f.corrupt = w->f.unknown = 0;
   w->f.task_io /= 4;
   w->f.task_oom /= 4;
   uint32_t n = 0;
@@ -70,6 +82,28 @@ static void hang(sim_world *w, uint32_t i, uint32_t lo_ms, uint32_t hi_ms) {
   if (until > w->w[i].hung_until_ms) w->w[i].hung_until_ms = until;
 }
 
+static void cut(sim_world *w, uint32_t a, uint32_t b) {
+  if (a == b || w->n_cuts == SIM_MAX_CUTS) return;
+  w->cuts[w->n_cuts++] = (sim_cut){.a = a, .b = b, .until_ms = w->now_ms + sim_between(&w->rng, 1000, 40000)};
+  w->st.cuts++;
+}
+
+static void path_fault(sim_world *w, uint32_t i, uint32_t kind) {
+  uint64_t until = w->now_ms + sim_between(&w->rng, 1000, 20000);
+  if (!(w->with & SIM_PROBE)) return;
+  if (kind == CUT) cut(w, i, some_worker(w));
+  if (kind == CUT_FROM) w->w[i].cut_until_ms = until;
+  if (kind == UNSEEN) w->w[i].unseen_until_ms = until;
+}
+
+static void disk_fault(sim_world *w, uint32_t i, uint32_t kind) {
+  uint64_t until = w->now_ms + sim_between(&w->rng, 500, 20000);
+  if (kind == FULL_DISK) w->w[i].full_until_ms = until;
+  w->st.full_disks += kind == FULL_DISK;
+  if (kind == SLOW_DISK) w->w[i].slow_until_ms = until;
+  if ((kind == DAMAGE || kind == EVICT) && w->with & SIM_RETIRE) sim_lose_output(w, i, kind == EVICT);
+}
+
 void sim_fault(sim_world *w, uint32_t kind) {
   uint32_t i = some_worker(w);
   bool back = sim_chance(&w->rng, 850);
@@ -85,9 +119,8 @@ void sim_fault(sim_world *w, uint32_t kind) {
   if (kind == HANG_LONG) hang(w, i, 8000, 40000);
   if (kind == DEAF) w->w[i].deaf = true;
   if (kind == EXECUTOR) sim_kill_executor(w, i);
-  if (kind == DRAIN && !w->w[i].draining) {
-    w->w[i].draining = true;
-    sim_send(w, i, (br_event){.kind = BR_EV_WORKER_DRAINING}, NULL);
-    sim_push(w, w->now_ms + sim_between(&w->rng, 500, 10000), SIM_LEAVE)->w = i;
-  }
+  if (kind == DRAIN) sim_drain_worker(w, i);
+  if (kind == CUT || kind == CUT_FROM || kind == UNSEEN) path_fault(w, i, kind);
+  if (kind == FULL_DISK || kind == SLOW_DISK || kind == DAMAGE || kind == EVICT) disk_fault(w, i, kind);
+  if (kind == CLOSE) sim_close_connection(w, i);
 }

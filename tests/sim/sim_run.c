@@ -29,10 +29,29 @@ void sim_trace(const sim_world *w, const char *fmt, ...) {
   fputc('\n', stderr);
 }
 
+static void random_options(sim_world *w) {
+  w->o = (br_sched_options){.max_attempts = 4,
+                            .backoff_first_ms = 200,
+                            .backoff_max_ms = 10000,
+                            .no_worker_ms = 60000,
+                            .silent_ms = 10000,
+                            .killer_executors = 3,
+                            .cancel_ms = 30000,
+                            .probe_ms = 5000,
+                            .straggler_percent = 150,
+                            .straggler_done_percent = 75,
+                            .straggler_min_ms = 2000,
+                            .split_passes = 4};
+  if (sim_chance(&w->rng, 300) || !(w->with & SIM_SECOND)) w->o.straggler_percent = UINT32_MAX;
+  if (sim_chance(&w->rng, 500)) w->o.straggler_done_percent = 40;
+  if (sim_chance(&w->rng, 300)) w->o.straggler_min_ms = 500;
+  if (sim_chance(&w->rng, 200)) w->o.split_passes = 2;
+}
+
 static void set_up(sim_world *w) {
   w->now_ms = 1;
-  w->s = br_sched_new(NULL);
-  w->o = (br_sched_options){.max_attempts = 4, .no_worker_ms = 60000, .silent_ms = 10000, .killer_executors = 3};
+  random_options(w);
+  w->s = br_sched_new(&w->o);
   uint32_t workers = sim_between(&w->rng, 1, 5);
   for (uint32_t i = 0; i < workers; i++) sim_start_worker(w, ++w->next_id, 1);
   w->n_q = sim_chance(&w->rng, 500) ? 1 : sim_between(&w->rng, 2, SIM_MAX_QUERIES);
@@ -61,13 +80,22 @@ static void handle(sim_world *w, sim_event *e) {
     case SIM_EVENT: {
       br_event ev = e->ev;
       int32_t a = ev.kind == BR_EV_TASK_FAILED ? sim_attempt_by_id(w, &ev.attempt) : -1;
+      br_error err;
       if (a >= 0) ev.error = &w->att[a].error;
+      if (ev.kind == BR_EV_PROBED) {
+        ev.error = &err;
+        if (e->b)
+          br_fail(&err, BR_NETWORK, BR_BLAME_WORKER, "no answer from its data port");
+        else
+          br_error_clear(&err);
+      }
       ev.attempts = e->ids;
       sim_feed(w, &ev);
       break;
     }
     case SIM_TAKE: sim_take_result(w, e->a); break;
     case SIM_START_WORKER: start_again(w, e); break;
+    case SIM_PROBED: sim_probe(w, e->w); break;
     case SIM_FAULT: sim_fault(w, e->a); break;
     case SIM_WAKE: sim_feed(w, &(br_event){.kind = BR_EV_TICK}); break;
     default: sim_worker_event(w, e); return; /* keeps or recycles it */
@@ -97,18 +125,10 @@ static void run(sim_world *w) {
   if (!w->bad) sim_end(w);
 }
 
-static void add_stats(const sim_world *w, sim_stats *to) {
-  to->events += w->st.events;
-  to->runs += w->st.runs;
-  to->commits += w->st.commits;
-  to->reruns += w->st.reruns;
-  to->worker_losses += w->st.worker_losses;
-  to->queries_done += w->st.queries_done;
-  to->queries_failed += w->st.queries_failed;
-  to->fetch_failures += w->st.fetch_failures;
-  to->late_answers += w->st.late_answers;
-  to->cancels += w->st.cancels;
-  to->end_ms += w->now_ms;
+void sim_add_stats(sim_stats *to, const sim_stats *from) {
+  uint64_t *t = (uint64_t *)to;
+  const uint64_t *f = (const uint64_t *)from;
+  for (size_t i = 0; i < sizeof *to / sizeof *t; i++) t[i] += f[i];
 }
 
 bool sim_run(uint64_t seed, const sim_options *o, sim_stats *stats, char *why, size_t n) {
@@ -116,12 +136,14 @@ bool sim_run(uint64_t seed, const sim_options *o, sim_stats *stats, char *why, s
   w->seed = seed;
   w->rng.s = sim_mix(seed, 42);
   w->trace = o && o->trace;
+  w->with = SIM_ALL & ~(o ? o->without : 0);
   w->why = why;
   w->why_n = n;
   why[0] = 0;
   set_up(w);
   run(w);
-  if (stats) add_stats(w, stats);
+  w->st.end_ms = w->now_ms;
+  if (stats) sim_add_stats(stats, &w->st);
   bool good = !w->bad;
   br_sched_free(w->s);
   for (size_t i = 0; i < w->n_heap; i++) free(w->heap[i]);

@@ -3,9 +3,13 @@
  * Inside of the simulation.
  *   sim_queue.c   the clock: what happens when
  *   sim_dag.c     random queries, and what their answers must be
- *   sim_worker.c  workers: run attempts, hold outputs, obey commands; they die, hang and come back
- *   sim_coord.c   the coordinator: feeds the scheduler, carries its actions out
- *   sim_model.c   what must be true: an independent account of the same run
+ *   sim_worker.c  workers: obey commands, hold outputs; they die, hang, drain, and come back
+ *   sim_task.c    attempts at their workers: read, wait for what grows, fail, end
+ *   sim_coord.c   the coordinator: feeds the scheduler, carries its actions out; the caller
+ *   sim_trace.c   events and actions as text
+ *   sim_model.c   what must be true: an independent account of the same run (events; after a step; at the end)
+ *   sim_allow.c   the same: may this action be?
+ *   sim_needs.c   the same: what has to run, by definition
  *   sim_faults.c  what goes wrong in a seed
  *   sim_run.c     one seed from start to end
  */
@@ -20,10 +24,15 @@
 #define SIM_MAX_TASKS 8 /* a stage */
 #define SIM_MAX_ALL 56  /* tasks of a query */
 #define SIM_MAX_INPUTS 3
-#define SIM_MAX_WORKERS 96 /* processes ever started in a seed */
+#define SIM_MAX_WORKERS 128 /* processes ever started in a seed */
 #define SIM_MAX_SLOTS 3
-#define SIM_MAX_EVENTS 60000
-#define SIM_END_MS 3600000
+#define SIM_MAX_CUTS 4
+#define SIM_MAX_TABLES 512   /* versions of one table */
+#define SIM_MAX_NUMBERS 256  /* attempts of one task */
+#define SIM_MAX_EVENTS 90000 /* a seed */
+#define SIM_MAX_STOPS 64     /* cancels in one step */
+#define SIM_END_MS 7200000
+#define SIM_FETCHES 32 /* failed fetches of one task that are not charged */
 
 typedef struct sim_rng {
   uint64_t s;
@@ -46,14 +55,20 @@ typedef struct sim_attempt {
   br_attempt_id id;
   uint32_t q, worker, incarnation; /* q: index */
   uint32_t versions[SIM_MAX_INPUTS];
+  int16_t bound[SIM_MAX_INPUTS][SIM_MAX_TASKS]; /* the attempts that it reads, -1: not that one's */
+  bool grew[SIM_MAX_INPUTS][SIM_MAX_TASKS];     /* not committed when it was bound */
+  bool second, alone;
+  uint32_t passes;
   sim_flight flight; /* at the worker */
   bool told_to_stop; /* at the worker */
+  bool waits;        /* for inputs that grow */
   bool failed_read;
   br_error error; /* when failed_read */
   uint64_t sent_ms;
   bool current; /* in the scheduler's eyes: sent, not answered, not cancelled, worker not lost */
   bool answered, committed;
   bool stored, corrupt; /* its output lies at its worker */
+  bool evictable;       /* its stage was retired */
   sim_output out;
 } sim_attempt;
 
@@ -64,19 +79,25 @@ typedef struct sim_task {
   int32_t alive;     /* attempt (index) whose output counts in the model, -1: none */
   int32_t made_by;   /* attempt that was committed last, -1: none; stays when it dies */
   bool read;
-  int32_t now;                       /* the attempt that is current, -1: none */
-  uint64_t not_before_ms;            /* backoff */
-  uint32_t charged, deaths, fetches; /* since the last commit */
-  int32_t table[64];                 /* by version: attempt index in it, -1: none */
-  int32_t by_number[256];            /* attempt index by number */
+  int32_t now[2];                     /* the attempts that are current, -1: none */
+  uint64_t not_before_ms;             /* backoff */
+  uint64_t idle_since_ms;             /* it could run, and there is a slot, and it does not; 0: no */
+  uint32_t avoids;                    /* id of the worker where it failed last */
+  uint32_t charged, deaths, fetches;  /* since the last commit; deaths: executors 4, workers 1 */
+  uint32_t ooms;                      /* ever */
+  uint32_t hunger;                    /* 1: needs to be alone; 2: and split_passes; 3: its square; 4: never fits */
+  bool was_dropped;                   /* with its stage, which said that no loss brings it back into need */
+  int16_t table[SIM_MAX_TABLES];      /* by version: attempt index in it, -1: none */
+  int16_t by_number[SIM_MAX_NUMBERS]; /* attempt index by number */
 } sim_task;
 
 typedef struct sim_stage {
   uint32_t n_tasks, first; /* first: number of its first task in the query */
   br_sched_input inputs[SIM_MAX_INPUTS];
   size_t n_inputs;
-  bool indeterminate, result, terminal;
+  bool indeterminate, result, terminal, splittable, outlives;
   uint32_t published; /* version of the last TABLE */
+  bool retired;       /* said, and no reader wants it since */
 } sim_stage;
 
 typedef struct sim_query {
@@ -85,6 +106,8 @@ typedef struct sim_query {
   uint64_t since_ms; /* submitted */
   sim_stage stages[SIM_MAX_STAGES];
   uint32_t n_stages, n_all;
+  br_sched_mode mode;
+  uint32_t max_running;
   sim_task *tasks; /* n_all */
   uint32_t poison; /* task whose SQL is wrong; n_all: none */
   uint32_t sick;   /* task that meets a disk error each time; n_all: none */
@@ -97,21 +120,33 @@ typedef struct sim_query {
 } sim_query;
 
 /* ---- workers: one entry a process; a restarted one is a new entry with the same id and a higher incarnation, or a new id */
+typedef struct sim_strikes {
+  uint32_t n; /* within a minute of the first */
+  uint64_t first_ms;
+} sim_strikes;
 typedef struct sim_worker {
   uint32_t id, incarnation, n_slots;
   bool up, draining, joined;
+  bool closed;                                     /* its connection */
   bool deaf;                                       /* beats, but can't be read from */
+  uint64_t cut_until_ms;                           /* nobody but the coordinator can read from it */
+  uint64_t unseen_until_ms;                        /* the coordinator alone can't read from it */
+  uint64_t full_until_ms, slow_until_ms;           /* its disk */
   uint64_t hung_until_ms, last_in_ms;              /* last_in: commands arrive in order */
   uint32_t active;                                 /* attempts that it holds a slot for */
   uint32_t known[SIM_MAX_QUERIES][SIM_MAX_STAGES]; /* newest table it has */
   /* the coordinator's eyes */
-  bool live, usable;
+  bool live, usable, released;
   uint32_t outstanding; /* RUNs without an answer */
+  uint32_t alone;       /* of them: alone */
   uint64_t heard_ms;
-  uint32_t complaints; /* failed fetches that named it */
-  uint32_t strikes;    /* those of them that count, in the last minute */
-  uint64_t joined_ms, first_strike_ms;
-  bool said_lost;
+  uint64_t joined_ms;
+  uint64_t probed_ms;        /* asked, and not answered; 0: no */
+  uint32_t probed_for;       /* the worker whose reader could not read; 0: the caller's */
+  bool probe_due;            /* somebody could not read from it just now */
+  sim_strikes served, read;  /* failed reads, although it answers: from it, by it */
+  uint64_t unneeded_ms;      /* drains, and nothing that it has is needed, since; 0: no */
+  bool said_lost, said_dead; /* dead: says the answer to a probe, or that there is none */
 } sim_worker;
 
 typedef enum sim_kind {
@@ -127,6 +162,8 @@ typedef enum sim_kind {
   SIM_START_WORKER, /* a: worker whose place it takes, b: 1: with the same id */
   SIM_LEAVE,        /* w: a drained one goes */
   SIM_FENCE,        /* w: told that it was declared gone */
+  SIM_EVICT,        /* w: its store needs room */
+  SIM_PROBED,       /* w: the coordinator asks its data port */
   SIM_FAULT,        /* a: kind */
   SIM_WAKE
 } sim_kind;
@@ -136,20 +173,28 @@ typedef struct sim_event {
   sim_kind kind;
   uint32_t w, a, b;
   br_event ev;
-  br_attempt_id ids[SIM_MAX_SLOTS];
+  br_attempt_id ids[SIM_MAX_TASKS];
   br_action act; /* error not used */
-  uint32_t versions[SIM_MAX_INPUTS];
 } sim_event;
 
 typedef struct sim_faults {
   uint32_t task_io, task_oom, task_user, fetch_glitch, corrupt, late, duplicate, slow_stop; /* per mille */
-  uint64_t quiet_ms;                                                                        /* no new faults after */
-  bool no_worker_end; /* the workers all go and none comes back */
+  uint32_t lost_message;                                                                    /* in 100,000 */
+  uint32_t straggle, probe; /* per mille: tasks that take long; probes with a wrong answer, or none */
+  uint32_t unknown;         /* per mille: a reader is there before the producer, and is sent away */
+  uint64_t quiet_ms;        /* no new faults after */
+  bool no_worker_end;       /* the workers all go and none comes back */
 } sim_faults;
+
+typedef struct sim_cut {
+  uint32_t a, b;
+  uint64_t until_ms;
+} sim_cut; /* processes a and b can't talk to each other */
 
 typedef struct sim_world {
   sim_rng rng;
   uint64_t seed, now_ms, seq;
+  uint32_t with; /* SIM_* */
   sim_faults f;
   sim_event **heap;
   size_t n_heap, cap_heap;
@@ -162,12 +207,16 @@ typedef struct sim_world {
   uint32_t n_q;
   sim_worker w[SIM_MAX_WORKERS];
   uint32_t n_w, next_id;
+  sim_cut cuts[SIM_MAX_CUTS];
+  uint32_t n_cuts;
   sim_attempt *att;
   size_t n_att, cap_att;
   uint64_t no_usable_since_ms;
   bool any_usable;
-  uint64_t wake_ms;  /* the last WAKE */
-  bool dropped_late; /* the step dropped the output that its event was about */
+  uint64_t wake_ms;              /* the last WAKE */
+  bool dropped_late;             /* the step dropped the output that its event was about */
+  uint32_t stops[SIM_MAX_STOPS]; /* attempts that this step cancelled */
+  uint32_t n_stops;
   sim_stats st;
   bool trace, bad;
   char *why;
@@ -195,26 +244,66 @@ uint64_t sim_right_value(const sim_query *q, uint32_t stage, uint32_t task, cons
 
 /* sim_worker.c */
 uint32_t sim_start_worker(sim_world *w, uint32_t id, uint32_t incarnation);
-void sim_worker_event(sim_world *w, sim_event *e); /* COMMAND, START .. STOP, BEAT, LEAVE, FENCE */
+void sim_worker_event(sim_world *w, sim_event *e); /* COMMAND, START .. STOP, BEAT, LEAVE, FENCE, EVICT */
 void sim_kill_worker(sim_world *w, uint32_t i, bool noticed, bool comes_back);
-void sim_kill_executor(sim_world *w, uint32_t i);
+void sim_close_connection(sim_world *w, uint32_t i); /* both sides see it, sooner or later */
+void sim_drain_worker(sim_world *w, uint32_t i);
+void sim_lose_output(sim_world *w, uint32_t i, bool retired); /* its store evicts one, or finds one damaged */
 void sim_send(sim_world *w, uint32_t i, br_event ev, const br_attempt_id *ids); /* worker to coordinator */
 bool sim_up(const sim_world *w, uint32_t i);
+bool sim_reachable(const sim_world *w, uint32_t from, uint32_t to); /* from: SIM_MAX_WORKERS is the coordinator */
+void sim_forget(sim_world *w, uint32_t i, const br_action *a, uint32_t attempt); /* DROP_* at process i */
+
+/* sim_task.c */
+void sim_run_attempt(sim_world *w, uint32_t attempt);
+void sim_stop_soon(sim_world *w, uint32_t attempt);
+void sim_kill_executor(sim_world *w, uint32_t i);
+void sim_end_attempt(sim_world *w, sim_attempt *a);
+bool sim_attempt_event(sim_world *w, sim_event *e); /* true: it was put back, for later */
 
 /* sim_coord.c */
 void sim_submit(sim_world *w, uint32_t q);
 void sim_feed(sim_world *w, br_event *ev);
 void sim_take_result(sim_world *w, uint32_t attempt);
+void sim_probe(sim_world *w, uint32_t worker);
 sim_query *sim_query_by_id(sim_world *w, uint64_t id);
 sim_task *sim_task_of(sim_query *q, uint32_t stage, uint32_t task);
 int32_t sim_attempt_by_id(sim_world *w, const br_attempt_id *id); /* -1: none */
 int32_t sim_worker_by_id(const sim_world *w, uint32_t id, uint32_t incarnation);
+sim_worker *sim_live_worker(sim_world *w, uint32_t id, uint32_t incarnation); /* the coordinator's eyes; NULL: none */
+
+/* sim_trace.c */
+void sim_trace_event(const sim_world *w, const br_event *ev);
+void sim_trace_action(const sim_world *w, const br_action *a);
+
+/* sim_needs.c */
+typedef struct sim_needs {
+  bool task[SIM_MAX_ALL];
+  bool any[SIM_MAX_STAGES]; /* a task of the stage */
+} sim_needs;
+sim_needs sim_find_needs(const sim_world *w, const sim_query *q); /* the tasks that have to run */
+bool sim_reader_needed(const sim_query *q, uint32_t stage, uint32_t task, const sim_needs *n);
+bool sim_stage_needed(const sim_query *q, uint32_t stage, const sim_needs *n); /* by somebody, or by the caller */
+bool sim_work_left(const sim_world *w, const sim_query *q);
+bool sim_is_current(const sim_task *t, int32_t attempt);
+uint32_t sim_n_current(const sim_task *t);
+/* One that counts, or that is under way; dead otherwise. */
+bool sim_good_input(const sim_world *w, const sim_query *q, uint32_t stage, uint32_t task, int32_t attempt);
+bool sim_is_bound(const sim_world *w, const sim_query *q, int32_t attempt); /* a current attempt reads it as it grows */
+/* The stage's outputs are not needed, and no loss of a worker can make it so. */
+bool sim_safe_to_drop(const sim_query *q, uint32_t stage, const sim_needs *n);
 
 /* sim_model.c */
 void sim_before(sim_world *w, const br_event *ev); /* account for what the scheduler is about to hear */
-void sim_action(sim_world *w, const br_action *a, const br_event *ev);
 void sim_after(sim_world *w, const br_event *ev);
 void sim_end(sim_world *w);
+bool sim_tried_enough(const sim_world *w, const sim_task *t);
+bool sim_starved(const sim_world *w, const sim_query *q, uint32_t more_ms);
+
+/* sim_allow.c */
+void sim_action(sim_world *w, const br_action *a, const br_event *ev);
+void sim_check_stops(sim_world *w, const br_event *ev); /* each cancel of this step has a reason */
+void sim_check_answer(sim_world *w, sim_query *q);
 
 /* sim_faults.c */
 void sim_plan_faults(sim_world *w);
