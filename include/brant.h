@@ -97,7 +97,9 @@ typedef struct brant_error {
   char message[2048]; /* what, where, what to do */
 } brant_error;
 
-enum brant_mode { BRANT_MODE_AUTO = 0, BRANT_MODE_STAGED = 1 };
+/* STAGED: a stage starts when its inputs are complete. EAGER: it reads while they are being written. AUTO: by size (docs/settings.md,
+ * eager_bytes). The answer is the same. */
+enum brant_mode { BRANT_MODE_AUTO = 0, BRANT_MODE_STAGED = 1, BRANT_MODE_EAGER = 2 };
 enum brant_distribute { BRANT_DISTRIBUTE_AUTO = 0, BRANT_DISTRIBUTE_ALWAYS = 1, BRANT_DISTRIBUTE_NEVER = 2 };
 
 #define BRANT_MEMORY_LEAST_BYTES (128u << 20)
@@ -116,9 +118,12 @@ typedef struct brant_options {
   /* others start these: brant worker --join listen_host:listen_port; `workers` 0 then means none */
   uint32_t external_workers;
   const char *secret; /* of the cluster; NULL: $BRANT_SECRET, else a random one */
+  /* most tasks of one query at once, and executor processes of the local workers all together (rounded up to a whole number each); 0:
+   * one a worker, and as many tasks as there are slots */
+  uint32_t executors;
 } brant_options;
 #define BRANT_OPTIONS_INIT \
-  { sizeof(brant_options), 0, 0, 0, NULL, 0, 0, NULL, 0, 0, 0, NULL }
+  { sizeof(brant_options), 0, 0, 0, NULL, 0, 0, NULL, 0, 0, 0, NULL, 0 }
 
 typedef struct brant_session brant_session;
 typedef struct brant_query brant_query;
@@ -166,6 +171,9 @@ typedef struct brant_stats {
   uint64_t retries, executors_lost, workers_lost;
   char text[128];         /* one word on what goes on: "stage 3 of 5: join, partial aggregate" */
   uint64_t rows_shuffled; /* written by stages for other stages and the result */
+  /* second attempts beside stragglers; committed outputs that were lost; committed tasks that ran again for that */
+  uint64_t second_attempts, outputs_lost, tasks_again;
+  int eager; /* stages ran while their inputs were written */
 } brant_stats;
 /* How far it is, or how it was. Any thread. */
 BRANT_API void brant_query_stats(brant_query *query, brant_stats *out);

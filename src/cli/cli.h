@@ -25,7 +25,8 @@ typedef struct cli_options {
   size_t max_rows; /* of a table */
   const char **set_names, **set_values;
   size_t n_set;
-  const char *events; /* file for the event stream */
+  char timeout_ms[24]; /* --timeout, as the setting takes it; "": none */
+  const char *events;  /* file for the event stream */
   char **rest;
   int n_rest; /* positional arguments */
 } cli_options;

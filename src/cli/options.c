@@ -23,8 +23,13 @@ static const char common[] =
     "                         no local ones unless --workers says so\n"
     "  --listen HOST:PORT     where workers join (default 127.0.0.1 and any port)\n"
     "  --temp-dir DIR         spilling and shuffle files (default: $TMPDIR or /tmp)\n"
-    "  --mode auto|staged     staged: each stage starts when its inputs are complete (default: auto, which is staged "
-    "now)\n"
+    "  --executors N          most tasks of a query at once, and executor processes of all local workers together\n"
+    "                         (default: one executor a worker)\n"
+    "  --mode auto|eager|staged\n"
+    "                         staged: a stage starts when its inputs are complete; eager: it reads while they are "
+    "written;\n"
+    "                         auto: eager when the inputs fit into half of the workers' memory (eager_bytes)\n"
+    "  --timeout TIME         a query that has not ended by then fails: 500ms, 30s, 5m, 1h (default: none)\n"
     "  --distribute auto|always|never\n"
     "                         auto: inputs below small_bytes (64 MiB) run in this process; always: even tiny ones go "
     "through\n"
@@ -55,18 +60,22 @@ enum {
   OPT_ANALYZE,
   OPT_LISTEN,
   OPT_EXTERNAL,
+  OPT_EXECUTORS,
+  OPT_TIMEOUT,
   OPT_HELP
 };
 
-static const struct option longs[] = {{"workers", 1, NULL, OPT_WORKERS},   {"threads", 1, NULL, OPT_THREADS},
-                                      {"memory", 1, NULL, OPT_MEMORY},     {"temp-dir", 1, NULL, OPT_TEMP},
-                                      {"mode", 1, NULL, OPT_MODE},         {"distribute", 1, NULL, OPT_DISTRIBUTE},
-                                      {"format", 1, NULL, OPT_FORMAT},     {"set", 1, NULL, OPT_SET},
-                                      {"file", 1, NULL, OPT_FILE},         {"max-rows", 1, NULL, OPT_ROWS},
-                                      {"stats", 0, NULL, OPT_STATS},       {"events", 1, NULL, OPT_EVENTS},
-                                      {"no-progress", 0, NULL, OPT_QUIET}, {"analyze", 0, NULL, OPT_ANALYZE},
-                                      {"listen", 1, NULL, OPT_LISTEN},     {"external-workers", 1, NULL, OPT_EXTERNAL},
-                                      {"help", 0, NULL, OPT_HELP},         {NULL, 0, NULL, 0}};
+static const struct option longs[] = {
+    {"workers", 1, NULL, OPT_WORKERS},     {"threads", 1, NULL, OPT_THREADS},
+    {"memory", 1, NULL, OPT_MEMORY},       {"temp-dir", 1, NULL, OPT_TEMP},
+    {"mode", 1, NULL, OPT_MODE},           {"distribute", 1, NULL, OPT_DISTRIBUTE},
+    {"format", 1, NULL, OPT_FORMAT},       {"set", 1, NULL, OPT_SET},
+    {"file", 1, NULL, OPT_FILE},           {"max-rows", 1, NULL, OPT_ROWS},
+    {"stats", 0, NULL, OPT_STATS},         {"events", 1, NULL, OPT_EVENTS},
+    {"no-progress", 0, NULL, OPT_QUIET},   {"analyze", 0, NULL, OPT_ANALYZE},
+    {"listen", 1, NULL, OPT_LISTEN},       {"external-workers", 1, NULL, OPT_EXTERNAL},
+    {"executors", 1, NULL, OPT_EXECUTORS}, {"timeout", 1, NULL, OPT_TIMEOUT},
+    {"help", 0, NULL, OPT_HELP},           {NULL, 0, NULL, 0}};
 
 void cli_print_error(const char *message) { fprintf(stderr, "brant: error: %s\n", message); }
 
@@ -101,13 +110,26 @@ static int add_setting(cli_options *o, char *pair) {
 }
 
 static int set_mode(cli_options *o, const char *v) {
-  static const char *const names[] = {"auto", "staged"};
-  if (strcmp(v, "eager") == 0)
-    return usage_error("--mode eager is not there yet: this version runs staged; use --mode staged or auto", NULL);
-  int i = choose(v, names, 2);
-  if (i < 0) return usage_error("--mode is auto or staged, not", v);
+  static const char *const names[] = {"auto", "staged", "eager"}; /* enum brant_mode */
+  int i = choose(v, names, 3);
+  if (i < 0) return usage_error("--mode is auto, eager or staged, not", v);
   o->session.mode = i;
   return -1;
+}
+
+static int set_timeout(cli_options *o, const char *v) {
+  static const struct {
+    const char *unit;
+    double ms;
+  } units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}};
+  char *end = NULL;
+  double n = strtod(v, &end);
+  for (size_t i = 0; end != v && i < sizeof units / sizeof *units; i++)
+    if (strcmp(end, units[i].unit) == 0 && n * units[i].ms >= 1 && n * units[i].ms < 1e10) {
+      snprintf(o->timeout_ms, sizeof o->timeout_ms, "%.0f", n * units[i].ms);
+      return -1;
+    }
+  return usage_error("--timeout wants a time with its unit, such as 500ms, 30s, 5m or 1h, not", v);
 }
 
 static int set_format(cli_options *o, const char *v) {
@@ -162,6 +184,11 @@ static int one_option(cli_options *o, int c, char *v, const char *usage) {
       o->session.threads = (uint32_t)n;
       return -1;
     case OPT_MEMORY: return set_memory(v, &o->session.memory_bytes);
+    case OPT_EXECUTORS:
+      if (!number(v, 4096, &n) || n == 0) return usage_error("--executors wants a number from 1 to 4096, not", v);
+      o->session.executors = (uint32_t)n;
+      return -1;
+    case OPT_TIMEOUT: return set_timeout(o, v);
     case OPT_TEMP: o->session.temp_dir = v; return -1;
     case OPT_MODE: return set_mode(o, v);
     case OPT_DISTRIBUTE:
@@ -268,6 +295,7 @@ brant_session *cli_open(const cli_options *o) {
     return NULL;
   }
   bool ok = o->events == NULL || subscribe(s, o->events, &err);
+  if (ok && o->timeout_ms[0]) ok = brant_set(s, "timeout_ms", o->timeout_ms, &err) == 0;
   for (size_t i = 0; ok && i < o->n_set; i++) ok = brant_set(s, o->set_names[i], o->set_values[i], &err) == 0;
   if (ok) {
     cli_interrupt_session(s);

@@ -12,6 +12,18 @@ static const char usage[] =
     "Tables are file paths and globs ('data/*.parquet'), views made in the same script, or tables of an attached "
     "DuckDB file.\n\n";
 
+/* What ran more than once; nothing where nothing did. */
+static void print_again(const brant_stats *st) {
+  if (st->retries + st->second_attempts + st->outputs_lost + st->workers_lost + st->executors_lost == 0) return;
+  fprintf(stderr,
+          "%llu attempts were repeated, %llu of them for outputs that were lost (%llu), %llu were second ones beside "
+          "stragglers; "
+          "%llu workers lost, executors under %llu tasks\n",
+          (unsigned long long)st->retries, (unsigned long long)st->tasks_again, (unsigned long long)st->outputs_lost,
+          (unsigned long long)st->second_attempts, (unsigned long long)st->workers_lost,
+          (unsigned long long)st->executors_lost);
+}
+
 static void print_stats(brant_query *q) {
   brant_stats st = {.size = sizeof st};
   brant_query_stats(q, &st);
@@ -30,6 +42,7 @@ static void print_stats(brant_query *q) {
   else
     fprintf(stderr, "%llu rows in %.3f s in this process: %.2f CPU s, %s\n", (unsigned long long)st.rows_out,
             st.seconds, st.cpu_seconds, own);
+  print_again(&st);
 }
 
 static int run_one(brant_session *s, const cli_options *o, const char *sql) {

@@ -321,6 +321,7 @@ static uint64_t resident_bytes(void) {
 static void distributed_stats(br_query *d, brant_stats *st) {
   pthread_mutex_lock(&d->lock);
   st->distributed = 1;
+  st->eager = d->eager;
   st->stages = (uint32_t)d->n_runs;
   st->stages_done = d->stages_done;
   uint32_t started = 0;
@@ -335,6 +336,9 @@ static void distributed_stats(br_query *d, brant_stats *st) {
     st->rows_shuffled += r->rows_out;
     st->bytes_fetched += r->remote_bytes;
     st->spilled_bytes += r->spill_bytes;
+    st->second_attempts += r->seconds;
+    st->outputs_lost += r->outputs_lost;
+    st->tasks_again += r->made_again;
     st->cpu_seconds += (double)r->cpu_us * 1e-6;
     if (r->plan->split_scan >= 0) st->rows_read += r->split_rows;
   }

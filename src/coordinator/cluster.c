@@ -27,7 +27,7 @@ struct br_cluster {
   br_map *by_call; /* join call -> br_worker */
   char *secret, *host_id;
   char local_uri[256];
-  uint32_t next_id, slots;
+  uint32_t next_id, slots, silent_ms;
   bool closing;
 };
 
@@ -117,8 +117,8 @@ static void welcome(br_cluster *c, br_worker *w) {
   Brant__Pb__Welcome msg = BRANT__PB__WELCOME__INIT;
   msg.worker = w->id;
   msg.incarnation = w->incarnation;
-  msg.heartbeat_ms = HEARTBEAT_MS;
-  msg.silent_ms = SILENT_MS;
+  msg.heartbeat_ms = c->silent_ms / 4 < HEARTBEAT_MS ? c->silent_ms / 4 : HEARTBEAT_MS;
+  msg.silent_ms = c->silent_ms;
   Brant__Pb__Command cmd = BRANT__PB__COMMAND__INIT;
   cmd.what_case = BRANT__PB__COMMAND__WHAT_WELCOME;
   cmd.welcome = &msg;
@@ -225,8 +225,8 @@ static void on_closed(void *arg, br_flight_call *call) {
   free_worker(w);
 }
 
-br_status br_cluster_new(br_loop *loop, const char *host, int port, const char *secret, br_events *events,
-                         br_cluster_handlers h, br_cluster **out, br_error *err) {
+br_status br_cluster_new(br_loop *loop, const br_cluster_options *o, br_events *events, br_cluster_handlers h,
+                         br_cluster **out, br_error *err) {
   static const char *const actions[] = {"join", "a worker offers itself", "report", "a worker tells what happened",
                                         NULL};
   br_cluster *c = br_calloc(1, sizeof *c);
@@ -234,11 +234,12 @@ br_status br_cluster_new(br_loop *loop, const char *host, int port, const char *
   c->h = h;
   c->workers = br_map_new();
   c->by_call = br_map_new();
-  c->secret = br_strdup(secret);
+  c->secret = br_strdup(o->secret);
+  c->silent_ms = o->silent_ms ? o->silent_ms : SILENT_MS;
   c->host_id = br_host_id();
   br_flight_handlers fh = {
       .arg = c, .do_get = on_get, .do_action = on_action, .call_closed = on_closed, .actions = actions};
-  br_flight_server_options fo = {.host = host, .port = port, .bearer = secret};
+  br_flight_server_options fo = {.host = o->host, .port = o->port, .bearer = o->secret};
   br_status status = br_flight_server_new(loop, &fo, &fh, &c->server, err);
   if (status != BR_OK) {
     br_cluster_free(c);
@@ -262,6 +263,13 @@ void br_cluster_free(br_cluster *c) {
 int br_cluster_port(const br_cluster *c) { return br_flight_server_port(c->server); }
 size_t br_cluster_size(const br_cluster *c) { return br_map_count(c->workers); }
 uint32_t br_cluster_slots(const br_cluster *c) { return c->slots; }
+uint64_t br_cluster_memory_bytes(const br_cluster *c) {
+  uint64_t sum = 0;
+  void *v = NULL;
+  for (size_t it = 0; br_map_next(c->workers, &it, NULL, &v);) sum += ((const br_worker *)v)->memory_bytes;
+  return sum;
+}
+
 const br_worker *br_cluster_find(const br_cluster *c, uint32_t worker) { return br_map_get(c->workers, worker); }
 
 bool br_cluster_send(br_cluster *c, uint32_t worker, const Brant__Pb__Command *cmd) {

@@ -32,12 +32,19 @@ typedef struct br_cluster_handlers {
 } br_cluster_handlers;
 
 typedef struct br_cluster br_cluster;
-BR_MUST_USE br_status br_cluster_new(br_loop *loop, const char *host, int port, const char *secret, br_events *events,
+typedef struct br_cluster_options {
+  const char *host;
+  int port;
+  const char *secret;
+  uint32_t silent_ms; /* a worker that says nothing for so long will be declared lost; 0: 10,000 */
+} br_cluster_options;
+BR_MUST_USE br_status br_cluster_new(br_loop *loop, const br_cluster_options *o, br_events *events,
                                      br_cluster_handlers h, br_cluster **out, br_error *err);
 void br_cluster_free(br_cluster *c);
 int br_cluster_port(const br_cluster *c);
 size_t br_cluster_size(const br_cluster *c);
 uint32_t br_cluster_slots(const br_cluster *c);
+uint64_t br_cluster_memory_bytes(const br_cluster *c);                               /* of all workers */
 const br_worker *br_cluster_find(const br_cluster *c, uint32_t worker);              /* NULL: gone */
 bool br_cluster_send(br_cluster *c, uint32_t worker, const Brant__Pb__Command *cmd); /* false: no such worker */
 void br_cluster_broadcast(br_cluster *c, const Brant__Pb__Command *cmd);

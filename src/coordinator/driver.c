@@ -20,6 +20,7 @@ void br_driver_publish_counts(br_driver *d) {
   pthread_mutex_lock(&d->lock);
   d->n_workers = (uint32_t)br_cluster_size(d->cluster);
   d->n_slots = br_cluster_slots(d->cluster);
+  d->memory_bytes = br_cluster_memory_bytes(d->cluster);
   pthread_cond_broadcast(&d->changed);
   pthread_mutex_unlock(&d->lock);
 }
@@ -75,6 +76,13 @@ uint32_t br_driver_slots(br_driver *d) {
   return n;
 }
 
+uint64_t br_driver_memory_bytes(br_driver *d) {
+  pthread_mutex_lock(&d->lock);
+  uint64_t n = d->memory_bytes;
+  pthread_mutex_unlock(&d->lock);
+  return n;
+}
+
 uint32_t br_driver_workers(br_driver *d) {
   pthread_mutex_lock(&d->lock);
   uint32_t n = d->n_workers;
@@ -126,7 +134,8 @@ br_status br_driver_new(br_loop *loop, const br_driver_options *o, br_events *ev
   pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
   pthread_cond_init(&d->changed, &attr);
   pthread_condattr_destroy(&attr);
-  br_status status = br_cluster_new(loop, o->host, o->port, o->secret, events, br_driver_handlers(d), &d->cluster, err);
+  br_cluster_options co = {.host = o->host, .port = o->port, .secret = o->secret, .silent_ms = o->sched.silent_ms};
+  br_status status = br_cluster_new(loop, &co, events, br_driver_handlers(d), &d->cluster, err);
   if (status != BR_OK) {
     br_driver_free(d);
     return status;

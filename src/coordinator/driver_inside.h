@@ -32,7 +32,8 @@ struct br_driver {
   pthread_mutex_t lock;
   pthread_cond_t changed;
   uint32_t n_workers, n_slots;
-  br_error refused; /* the last join that was; code 0: none */
+  uint64_t memory_bytes; /* of all workers */
+  br_error refused;      /* the last join that was; code 0: none */
 };
 
 /* driver.c: one event in, all its actions out; not from inside an action. */

@@ -28,6 +28,10 @@ static br_read_kind read_kind(const br_stage *s, br_exchange_kind k) {
   return k == BR_EX_BROADCAST || k == BR_EX_BOUNDS || k == BR_EX_FILTER ? BR_READ_BROADCAST : BR_READ_ALL;
 }
 
+/* Must all of it be there before a reader's task is made, also in eager mode? Bounds go to the sink before the first row; whether a
+ * filter pays is decided by the true number of its keys. */
+static bool read_before(br_exchange_kind k) { return k == BR_EX_BOUNDS || k == BR_EX_FILTER; }
+
 static void on_deadline(void *arg) {
   br_query *q = arg;
   br_driver *d = q->deadline_driver;
@@ -50,8 +54,10 @@ static void handle_submit(void *arg) {
     br_sched_input *in = br_arena_alloc(arena, s->n_inputs * sizeof *in + 1);
     uint32_t before = 0; /* FORWARD producers' task lists follow each other */
     for (size_t k = 0; k < s->n_inputs; k++) {
-      in[k] =
-          (br_sched_input){.stage = s->inputs[k].producer, .kind = read_kind(s, s->inputs[k].kind), .first = before};
+      in[k] = (br_sched_input){.stage = s->inputs[k].producer,
+                               .kind = read_kind(s, s->inputs[k].kind),
+                               .first = before,
+                               .complete = read_before(s->inputs[k].kind)};
       if (in[k].kind == BR_READ_FORWARD) before += q->runs[in[k].stage].n_tasks;
     }
     stages[i] = (br_sched_stage){.tasks = q->runs[i].n_tasks,
@@ -59,6 +65,7 @@ static void handle_submit(void *arg) {
                                  .n_inputs = s->n_inputs,
                                  .indeterminate = s->indeterminate,
                                  .result = i + 1 == q->n_runs,
+                                 .splittable = br_stage_splittable(s),
                                  .outlives = q->shared_dir != NULL};
   }
   br_query_unref(br_map_put(d->queries, q->id, q)); /* the reference that br_driver_submit took */
@@ -67,13 +74,19 @@ static void handle_submit(void *arg) {
   br_cluster_gauges(d->cluster, &q->peak_pss_bytes, &q->spilled_before_bytes, NULL);
   q->start_us = br_now_us();
   pthread_mutex_unlock(&q->lock);
-  br_events_emit(d->events, "query_started", "{s:I, s:I}", "query", (json_int_t)q->id, "stages", (json_int_t)q->n_runs);
+  br_events_emit(d->events, "query_started", "{s:I, s:I, s:s}", "query", (json_int_t)q->id, "stages",
+                 (json_int_t)q->n_runs, "mode", q->eager ? "eager" : "staged");
   br_shared_start(d->loop, q);
   if (q->deadline_ms > 0) {
     q->deadline_driver = d;
     q->deadline = br_timer_start(d->loop, q->deadline_ms, 0, on_deadline, q);
   }
-  br_event e = {.kind = BR_EV_QUERY, .query = q->id, .stages = stages, .n_stages = q->n_runs};
+  br_event e = {.kind = BR_EV_QUERY,
+                .query = q->id,
+                .stages = stages,
+                .n_stages = q->n_runs,
+                .mode = q->eager ? BR_SCHED_EAGER : BR_SCHED_STAGED,
+                .max_running = q->max_running};
   br_driver_step(d, &e);
   br_arena_free(arena);
   free(r);

@@ -36,7 +36,8 @@ static double wall_seconds(const br_stage_run *r) {
 }
 
 static void print_measured(br_query *q, br_buf *out) {
-  br_buf_printf(out, "\nMeasured (wall %.3f s)\n", (double)(q->end_us - q->start_us) * 1e-6);
+  br_buf_printf(out, "\nMeasured (wall %.3f s, %s)\n", (double)(q->end_us - q->start_us) * 1e-6,
+                q->eager ? "eager" : "staged");
   br_buf_str(
       out,
       " stage  tasks      rows in     rows out    bytes in   bytes out     spilled     CPU s    wall s  skew  what\n");
@@ -54,14 +55,33 @@ static void print_measured(br_query *q, br_buf *out) {
   }
 }
 
+/* What ran more than once, and why: nothing where nothing did. */
+static void print_again(br_query *q, br_buf *out) {
+  for (size_t i = q->n_runs; i-- > 0;) {
+    const br_stage_run *r = &q->runs[i];
+    if (r->retries + r->seconds + r->outputs_lost + r->cancelled == 0) continue;
+    br_buf_printf(
+        out,
+        "stage %zu: %u attempts for %u tasks: %u ran again (%u for outputs that were lost), %u beside stragglers; ", i,
+        r->started, r->n_tasks, r->retries, r->made_again, r->seconds);
+    br_buf_printf(out, "%u outputs lost, %u attempts cancelled\n", r->outputs_lost, r->cancelled);
+  }
+  if (q->executors_lost + q->workers_lost > 0)
+    br_buf_printf(out, "lost while it ran: %llu workers, executors under %llu tasks\n",
+                  (unsigned long long)q->workers_lost, (unsigned long long)q->executors_lost);
+}
+
 static json_t *measured_json(const br_stage_run *r) {
   skew k = measure_skew(r);
-  return json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:I}", "tasks", (int)r->n_tasks, "rows_in",
+  return json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "tasks",
+                   (int)r->n_tasks, "rows_in",
                    (json_int_t)(r->rows_in + (r->plan->split_scan >= 0 ? r->split_rows : 0)), "rows_out",
                    (json_int_t)r->rows_out, "bytes_in", (json_int_t)r->bytes_in, "bytes_out", (json_int_t)r->bytes_out,
                    "spilled_bytes", (json_int_t)r->spill_bytes, "cpu_seconds", (double)r->cpu_us * 1e-6, "wall_seconds",
                    wall_seconds(r), "skew", k.ratio, "largest_task_us", (json_int_t)k.largest_us, "median_task_us",
-                   (json_int_t)k.median_us);
+                   (json_int_t)k.median_us, "attempts", (json_int_t)r->started, "retries", (json_int_t)r->retries,
+                   "second_attempts", (json_int_t)r->seconds, "cancelled", (json_int_t)r->cancelled, "outputs_lost",
+                   (json_int_t)r->outputs_lost, "made_again", (json_int_t)r->made_again);
 }
 
 static br_status run_and_drop(brant_session *s, br_query *q, br_error *err) {
@@ -113,7 +133,10 @@ static char *as_text(br_query *q, bool analyzed) {
   br_arena *arena = br_arena_new();
   br_stages stages = with_task_sql(q, arena);
   br_stages_print(&stages, &b);
-  if (analyzed) print_measured(q, &b);
+  if (analyzed) {
+    print_measured(q, &b);
+    print_again(q, &b);
+  }
   br_arena_free(arena);
   return br_buf_take(&b);
 }

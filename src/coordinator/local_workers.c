@@ -87,9 +87,10 @@ static char **child_environment(const char *secret, char **entry) {
 }
 
 static br_status spawn_one(br_local_workers *w, const char *path, pid_t *pid, br_error *err) {
-  char threads[16], memory[32], fd[8];
+  char threads[16], memory[32], fd[16], executors[16];
   snprintf(threads, sizeof threads, "%u", w->o.threads);
   snprintf(memory, sizeof memory, "%llu", (unsigned long long)w->o.memory_bytes);
+  snprintf(executors, sizeof executors, "%u", w->o.executors > 0 ? w->o.executors : 1);
   snprintf(fd, sizeof fd, "%d", PARENT_FD);
   char *argv[] = {(char *)"brant-worker",
                   (char *)"--join",
@@ -100,6 +101,8 @@ static br_status spawn_one(br_local_workers *w, const char *path, pid_t *pid, br
                   threads,
                   (char *)"--memory",
                   memory,
+                  (char *)"--executors",
+                  executors,
                   (char *)"--temp-dir",
                   w->temp_dir,
                   (char *)"--secret-env",

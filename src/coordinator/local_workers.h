@@ -11,6 +11,7 @@ typedef struct br_local_workers_options {
   int join_port;
   const char *secret;
   uint32_t count, threads;
+  uint32_t executors; /* of each */
   uint64_t memory_bytes;
   const char *temp_dir;
 } br_local_workers_options;

@@ -66,7 +66,7 @@ static const char *only_here(brant_session *s, const br_node *n, br_prepared *p)
 /* ---- the sizes of things */
 
 static uint32_t choose_partitions(const brant_session *s, uint64_t bytes, uint32_t slots) {
-  if (s->settings.partitions > 0) return s->settings.partitions;
+  if (s->settings.partitions > 0) return (uint32_t)s->settings.partitions;
   uint64_t n = bytes / PARTITION_BYTES + 1;
   if (n < slots) n = slots;
   n = (n + slots - 1) / slots * slots; /* whole waves */
@@ -268,7 +268,17 @@ static br_query *new_query(brant_session *s, br_planned *planned) {
   q->codec = s->settings.codec;
   q->deadline_ms = s->settings.timeout_ms;
   q->filter_bytes = s->settings.filter_bytes;
+  q->least_passes = (uint32_t)s->settings.task_passes;
+  q->max_running = s->options.executors;
   return q;
+}
+
+/* auto: eager while all that is read, and so what is shuffled, should fit into the workers' memory: nothing then waits for a disk
+ * that its readers are waiting for too. */
+static bool choose_eager(const brant_session *s, uint64_t bytes) {
+  uint64_t most = s->settings.eager_bytes ? s->settings.eager_bytes : br_driver_memory_bytes(s->driver) / 2;
+  if (s->options.mode == BRANT_MODE_AUTO) return bytes <= most;
+  return s->options.mode == BRANT_MODE_EAGER;
 }
 
 /* The type with every ENUM('a', 'b') in it written as VARCHAR. */
@@ -343,7 +353,7 @@ static br_status cut(brant_session *s, br_plan *plan, const char *sql, const br_
   br_distribute_options o = {.partitions = choose_partitions(s, bytes, slots),
                              .broadcast_bytes = (double)s->settings.broadcast_bytes,
                              .sort_one_task_rows = (double)s->settings.sort_one_task_rows,
-                             .two_step_aggregate = s->settings.two_step_aggregate,
+                             .two_step_aggregate = s->settings.two_step_aggregate != 0,
                              .run_time_filters = s->settings.filter_bytes > 0};
   br_stages *stages = NULL;
   BR_TRY(br_distribute(plan, &o, &stages, err));
@@ -384,6 +394,7 @@ static br_status distribute_query(brant_session *s, br_plan *plan, br_planned *p
   else
     BR_TRY(cut(s, plan, p->sql, planned, bytes, slots, &stages, err));
   p->query = new_query(s, planned);
+  p->query->eager = choose_eager(s, bytes);
   return fill_query(s, p->query, stages, slots, err);
 }
 

@@ -22,20 +22,27 @@ void br_texts_free(br_texts *t);
 
 #define BR_SECRET_ENV "BRANT_SECRET" /* the cluster's secret, unless the options give one */
 
-/* docs/settings.md; brant_set writes them. */
+/* docs/settings.md; brant_set writes them. All numbers are 64 bits wide: settings.c has them in one table. */
+#define BR_SHUFFLE_DIR_BYTES 2048
 typedef struct br_settings {
-  uint32_t partitions; /* of exchanges; 0: by size */
+  uint64_t partitions; /* of exchanges; 0: by size */
   uint64_t broadcast_bytes;
   uint64_t small_bytes; /* auto: inputs below run in this process */
+  uint64_t eager_bytes; /* mode auto: inputs up to this run eager; 0: half of the workers' memory */
   uint64_t sort_one_task_rows;
-  uint64_t split_bytes;  /* target size of a split; 0: by size */
-  uint64_t timeout_ms;   /* 0: none */
-  uint64_t filter_bytes; /* most bytes of keys that a run-time filter reads a task; 0: no filters */
-  bool two_step_aggregate;
+  uint64_t split_bytes;        /* target size of a split; 0: by size */
+  uint64_t timeout_ms;         /* 0: none */
+  uint64_t filter_bytes;       /* most bytes of keys that a run-time filter reads a task; 0: no filters */
+  uint64_t two_step_aggregate; /* 0, 1 */
+  uint64_t task_passes;        /* tests: tasks that can run in at least this many passes; 0: one */
+  /* of the scheduler: taken when the first query needs workers */
+  uint64_t task_attempts, task_backoff_first_ms, task_backoff_max_ms, no_worker_ms, worker_silent_ms, killer_executors,
+      cancel_ms, probe_ms, straggler_percent, straggler_done_percent, straggler_min_ms, split_passes;
   char codec[8];
-  bool files_backend;     /* rows between stages go through shuffle_dir, not from worker to worker */
-  char shuffle_dir[1024]; /* absolute; empty: none */
+  uint64_t files_backend; /* 0, 1 */
+  char shuffle_dir[BR_SHUFFLE_DIR_BYTES];
 } br_settings;
+br_sched_options br_settings_sched(const br_settings *s);
 
 struct brant_session {
   _Atomic int refs;         /* the handle, and each query */

@@ -104,6 +104,7 @@ static void start_on_loop(void *arg) {
   br_driver_options o = {.host = s->options.listen_host,
                          .port = s->options.listen_port,
                          .secret = s->secret,
+                         .sched = br_settings_sched(&s->settings),
                          .worker_lost = on_worker_lost,
                          .arg = s};
   m->status = br_driver_new(s->loop, &o, s->events, &s->driver, &m->err);
@@ -197,6 +198,7 @@ static br_status start_workers(brant_session *s, br_error *err) {
                                   .secret = s->secret,
                                   .count = s->options.workers,
                                   .threads = s->options.threads,
+                                  .executors = (s->options.executors + s->options.workers - 1) / s->options.workers,
                                   .memory_bytes = s->options.memory_bytes,
                                   .temp_dir = s->temp_dir};
     s->workers = br_local_workers_new(&o);

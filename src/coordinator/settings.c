@@ -3,6 +3,9 @@
  * before a query (as its settings; a RESET travels in the prelude, since only DuckDB knows the default). The caller's thread.
  */
 #include <stdlib.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -10,21 +13,89 @@
 #include "base/util.h"
 #include "coordinator/session.h"
 #include "shuffle/shuffle.h"
+#include "shuffle/shuffle.h"
 
-#define MAX_PARTITIONS 65536u
+/* ---- our own */
+
+typedef enum setting_kind { SET_BYTES, SET_COUNT, SET_MS, SET_FLAG, SET_CODEC, SET_BACKEND, SET_DIR } setting_kind;
+typedef struct own_setting {
+  const char *name;
+  size_t at; /* in br_settings */
+  setting_kind kind;
+  bool zero;            /* 0 is allowed too, below `least` */
+  bool cluster;         /* of the scheduler: not to be changed once it is there */
+  uint64_t least, most; /* of numbers */
+} own_setting;
+
+#define AT(field) .name = #field, .at = offsetof(br_settings, field)
+#define DAY_MS 86400000ull
+#define MANY_BYTES (1ull << 60)
+
+static const own_setting own[] = {
+    {AT(partitions), .kind = SET_COUNT, .zero = true, .least = 1, .most = 65536},
+    {AT(broadcast_bytes), .kind = SET_BYTES, .most = MANY_BYTES},
+    {AT(small_bytes), .kind = SET_BYTES, .most = MANY_BYTES},
+    {AT(eager_bytes), .kind = SET_BYTES, .most = MANY_BYTES},
+    {AT(sort_one_task_rows), .kind = SET_COUNT, .most = MANY_BYTES},
+    {AT(split_bytes), .kind = SET_BYTES, .most = MANY_BYTES},
+    {AT(filter_bytes), .kind = SET_BYTES, .most = MANY_BYTES},
+    {AT(two_step_aggregate), .kind = SET_FLAG},
+    {AT(timeout_ms), .kind = SET_MS, .most = 365 * DAY_MS},
+    {AT(task_passes), .kind = SET_COUNT, .most = 64},
+    {.name = "shuffle_compression", .at = offsetof(br_settings, codec), .kind = SET_CODEC},
+    {.name = "shuffle_backend", .at = offsetof(br_settings, files_backend), .kind = SET_BACKEND},
+    {AT(shuffle_dir), .kind = SET_DIR},
+    {AT(task_attempts), .kind = SET_COUNT, .cluster = true, .least = 1, .most = 100},
+    {AT(task_backoff_first_ms), .kind = SET_MS, .cluster = true, .least = 1, .most = 600000},
+    {AT(task_backoff_max_ms), .kind = SET_MS, .cluster = true, .least = 1, .most = 3600000},
+    {AT(no_worker_ms), .kind = SET_MS, .cluster = true, .least = 100, .most = 7 * DAY_MS},
+    {AT(worker_silent_ms), .kind = SET_MS, .cluster = true, .least = 1000, .most = 3600000},
+    {AT(killer_executors), .kind = SET_COUNT, .cluster = true, .least = 1, .most = 100},
+    {AT(cancel_ms), .kind = SET_MS, .cluster = true, .least = 100, .most = 3600000},
+    {AT(probe_ms), .kind = SET_MS, .cluster = true, .least = 50, .most = 60000},
+    {AT(straggler_percent), .kind = SET_COUNT, .zero = true, .cluster = true, .least = 101, .most = 1000000},
+    {AT(straggler_done_percent), .kind = SET_COUNT, .cluster = true, .least = 1, .most = 100},
+    {AT(straggler_min_ms), .kind = SET_MS, .cluster = true, .least = 1, .most = DAY_MS},
+    {AT(split_passes), .kind = SET_COUNT, .cluster = true, .least = 2, .most = 64},
+};
 
 void br_settings_default(br_settings *s) {
   *s = (br_settings){.broadcast_bytes = 32u << 20,
                      .small_bytes = 64u << 20,
                      .sort_one_task_rows = 1000000,
                      .filter_bytes = 32u << 20,
-                     .two_step_aggregate = true};
+                     .two_step_aggregate = 1,
+                     .task_attempts = 4,
+                     .task_backoff_first_ms = 200,
+                     .task_backoff_max_ms = 10000,
+                     .no_worker_ms = 60000,
+                     .worker_silent_ms = 10000,
+                     .killer_executors = 3,
+                     .cancel_ms = 30000,
+                     .probe_ms = 5000,
+                     .straggler_percent = 150,
+                     .straggler_done_percent = 75,
+                     .straggler_min_ms = 2000,
+                     .split_passes = 4};
   snprintf(s->codec, sizeof s->codec, "none");
 }
 
-/* ---- our own */
+br_sched_options br_settings_sched(const br_settings *s) {
+  return (br_sched_options){.max_attempts = (uint32_t)s->task_attempts,
+                            .backoff_first_ms = (uint32_t)s->task_backoff_first_ms,
+                            .backoff_max_ms = (uint32_t)s->task_backoff_max_ms,
+                            .no_worker_ms = (uint32_t)s->no_worker_ms,
+                            .silent_ms = (uint32_t)s->worker_silent_ms,
+                            .killer_executors = (uint32_t)s->killer_executors,
+                            .cancel_ms = (uint32_t)s->cancel_ms,
+                            .probe_ms = (uint32_t)s->probe_ms,
+                            .straggler_percent = s->straggler_percent > 0 ? (uint32_t)s->straggler_percent : UINT32_MAX,
+                            .straggler_done_percent = (uint32_t)s->straggler_done_percent,
+                            .straggler_min_ms = (uint32_t)s->straggler_min_ms,
+                            .split_passes = (uint32_t)s->split_passes};
+}
 
-static br_status set_bool(const char *name, const char *value, bool *out, br_error *err) {
+static br_status set_flag(const char *name, const char *value, uint64_t *out, br_error *err) {
   static const char *const yes[] = {"true", "1", "on"}, *const no[] = {"false", "0", "off"};
   for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) {
     if (strcasecmp(value, yes[i]) != 0 && strcasecmp(value, no[i]) != 0) continue;
@@ -34,109 +105,80 @@ static br_status set_bool(const char *name, const char *value, bool *out, br_err
   return br_fail(err, BR_INVALID, BR_BLAME_USER, "%s is true or false, not %s", name, value);
 }
 
-static br_status set_partitions(const char *value, uint32_t *out, br_error *err) {
+static br_status set_number(const own_setting *o, const char *value, uint64_t *out, br_error *err) {
   uint64_t v = 0;
-  BR_TRY(br_parse_bytes(value, &v, err));
-  if (v > MAX_PARTITIONS)
-    return br_fail(err, BR_INVALID, BR_BLAME_USER, "partitions must be between 0 (chosen by size) and %u, not %s",
-                   MAX_PARTITIONS, value);
-  *out = (uint32_t)v;
-  return BR_OK;
+  br_error bad;
+  bool number = br_parse_bytes(value, &v, &bad) == BR_OK; /* 4, 1e6, 64MiB */
+  if (number && ((v == 0 && o->zero) || (v >= o->least && v <= o->most))) {
+    *out = v;
+    return BR_OK;
+  }
+  if (o->kind == SET_BYTES) return br_fail(err, BR_INVALID, BR_BLAME_USER, "%s: %s", o->name, bad.message);
+  return br_fail(err, BR_INVALID, BR_BLAME_USER, "%s must be %sbetween %llu and %llu%s, not %s", o->name,
+                 o->zero ? "0 or " : "", (unsigned long long)o->least, (unsigned long long)o->most,
+                 o->kind == SET_MS ? " milliseconds" : "", value);
 }
 
-static br_status set_codec(const char *value, br_settings *o, br_error *err) {
+static br_status set_codec(const char *value, char out[8], br_error *err) {
   br_codec codec;
   BR_TRY(br_codec_parse(value, &codec, err));
-  snprintf(o->codec, sizeof o->codec, "%s", br_codec_name(codec));
+  snprintf(out, 8, "%s", br_codec_name(codec));
   return BR_OK;
 }
 
-static br_status set_backend(const char *value, br_settings *o, br_error *err) {
-  bool files = strcasecmp(value, br_files_backend.name) == 0;
-  if (!files && strcasecmp(value, br_flight_backend.name) != 0)
+static br_status set_backend(const char *value, uint64_t *files, br_error *err) {
+  if (strcasecmp(value, "flight") != 0 && strcasecmp(value, "files") != 0)
     return br_fail(err, BR_INVALID, BR_BLAME_USER, "shuffle_backend is flight or files, not %s", value);
-  o->files_backend = files;
+  *files = strcasecmp(value, "files") == 0;
   return BR_OK;
 }
 
-/* Seen to be writable here; what dead sessions left in it goes. */
-static br_status set_shuffle_dir(const char *value, br_settings *o, br_error *err) {
-  char *path = value[0] ? br_absolute_path(value) : br_strdup("");
+static br_status set_dir(const own_setting *o, const char *value, char *out, br_error *err) {
   size_t removed = 0;
-  br_status status = BR_OK;
-  if (strlen(path) >= sizeof o->shuffle_dir)
-    status =
-        br_fail(err, BR_INVALID, BR_BLAME_USER, "shuffle_dir has more than %zu characters", sizeof o->shuffle_dir - 1);
-  else if (path[0])
-    status = br_files_dirs_check(path, &removed, err);
-  if (status == BR_OK) strcpy(o->shuffle_dir, path);
-  free(path);
-  return status;
+  if (*value != 0 && (*value != '/' || strlen(value) >= BR_SHUFFLE_DIR_BYTES))
+    return br_fail(err, BR_INVALID, BR_BLAME_USER, "%s is an absolute path of less than %d bytes, not '%.200s'",
+                   o->name, BR_SHUFFLE_DIR_BYTES, value);
+  if (*value != 0) BR_TRY(br_files_dirs_check(value, &removed, err));
+  if (removed > 0)
+    br_log(BR_LOG_INFO, "%zu shuffle directories of sessions that died were removed from %s", removed, value);
+  snprintf(out, BR_SHUFFLE_DIR_BYTES, "%s", value);
+  return BR_OK;
 }
 
-/* True: it is one of ours (set or refused in *status). */
-static bool set_own(br_settings *o, const char *name, const char *value, br_status *status, br_error *err) {
-  struct {
-    const char *name;
-    uint64_t *to;
-  } sizes[] = {{"broadcast_bytes", &o->broadcast_bytes},
-               {"small_bytes", &o->small_bytes},
-               {"sort_one_task_rows", &o->sort_one_task_rows},
-               {"split_bytes", &o->split_bytes},
-               {"filter_bytes", &o->filter_bytes},
-               {"timeout_ms", &o->timeout_ms}};
-  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-    if (strcasecmp(name, sizes[i].name) == 0) {
-      *status = br_parse_bytes(value, sizes[i].to, err);
-      return true;
-    }
-  if (strcasecmp(name, "partitions") == 0)
-    *status = set_partitions(value, &o->partitions, err);
-  else if (strcasecmp(name, "shuffle_compression") == 0)
-    *status = set_codec(value, o, err);
-  else if (strcasecmp(name, "two_step_aggregate") == 0)
-    *status = set_bool(name, value, &o->two_step_aggregate, err);
-  else if (strcasecmp(name, "shuffle_backend") == 0)
-    *status = set_backend(value, o, err);
-  else if (strcasecmp(name, "shuffle_dir") == 0)
-    *status = set_shuffle_dir(value, o, err);
-  else
-    return false;
-  return true;
+static const own_setting *find_own(const char *name) {
+  for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+    if (strcasecmp(name, own[i].name) == 0) return &own[i];
+  return NULL;
 }
 
-static bool reset_own(br_settings *o, const char *name) {
-  static const char *const flags[] = {"partitions", "shuffle_compression", "two_step_aggregate", "shuffle_backend",
-                                      "shuffle_dir"};
+static br_status check_cluster(const brant_session *s, const own_setting *o, br_error *err) {
+  if (!o->cluster || s->driver == NULL) return BR_OK;
+  return br_fail(err, BR_INVALID, BR_BLAME_USER,
+                 "%s can be set before the first query that runs on workers: they are there now", o->name);
+}
+
+static br_status set_own(brant_session *s, const own_setting *o, const char *value, br_error *err) {
+  void *to = (char *)&s->settings + o->at;
+  BR_TRY(check_cluster(s, o, err));
+  switch (o->kind) {
+    case SET_FLAG: return set_flag(o->name, value, to, err);
+    case SET_CODEC: return set_codec(value, to, err);
+    case SET_BACKEND: return set_backend(value, to, err);
+    case SET_DIR: return set_dir(o, value, to, err);
+    case SET_BYTES:
+    case SET_COUNT:
+    case SET_MS: break;
+  }
+  return set_number(o, value, to, err);
+}
+
+static br_status reset_own(brant_session *s, const own_setting *o, br_error *err) {
   br_settings d;
+  BR_TRY(check_cluster(s, o, err));
   br_settings_default(&d);
-  struct {
-    const char *name;
-    uint64_t *to, from;
-  } sizes[] = {{"broadcast_bytes", &o->broadcast_bytes, d.broadcast_bytes},
-               {"small_bytes", &o->small_bytes, d.small_bytes},
-               {"sort_one_task_rows", &o->sort_one_task_rows, d.sort_one_task_rows},
-               {"split_bytes", &o->split_bytes, d.split_bytes},
-               {"filter_bytes", &o->filter_bytes, d.filter_bytes},
-               {"timeout_ms", &o->timeout_ms, d.timeout_ms}};
-  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-    if (strcasecmp(name, sizes[i].name) == 0) {
-      *sizes[i].to = sizes[i].from;
-      return true;
-    }
-  if (strcasecmp(name, flags[0]) == 0)
-    o->partitions = d.partitions;
-  else if (strcasecmp(name, flags[1]) == 0)
-    memcpy(o->codec, d.codec, sizeof o->codec);
-  else if (strcasecmp(name, flags[2]) == 0)
-    o->two_step_aggregate = d.two_step_aggregate;
-  else if (strcasecmp(name, flags[3]) == 0)
-    o->files_backend = d.files_backend;
-  else if (strcasecmp(name, flags[4]) == 0)
-    memcpy(o->shuffle_dir, d.shuffle_dir, sizeof o->shuffle_dir);
-  else
-    return false;
-  return true;
+  size_t n = o->kind == SET_CODEC ? sizeof d.codec : o->kind == SET_DIR ? sizeof d.shuffle_dir : sizeof(uint64_t);
+  memcpy((char *)&s->settings + o->at, (const char *)&d + o->at, n);
+  return BR_OK;
 }
 
 /* ---- DuckDB's */
@@ -218,7 +260,8 @@ static br_status set_duckdb(brant_session *s, const char *name, const char *valu
 }
 
 br_status br_settings_reset(brant_session *s, const char *name, br_error *err) {
-  if (reset_own(&s->settings, name)) return BR_OK;
+  const own_setting *o = find_own(name);
+  if (o != NULL) return reset_own(s, o, err);
   char *text = reset_text(name);
   br_status status = br_session_execute(s->db, text, err);
   if (status == BR_OK && !local_setting(name)) {
@@ -232,8 +275,8 @@ br_status br_settings_reset(brant_session *s, const char *name, br_error *err) {
 int brant_set(brant_session *s, const char *name, const char *value, brant_error *err) {
   br_error e;
   br_error_clear(&e);
-  br_status status = BR_OK;
-  if (!set_own(&s->settings, name, value, &status, &e)) status = set_duckdb(s, name, value, &e);
+  const own_setting *o = find_own(name);
+  br_status status = o != NULL ? set_own(s, o, value, &e) : set_duckdb(s, name, value, &e);
   if (status != BR_OK) br_error_export(&e, err);
   return status;
 }

@@ -25,12 +25,21 @@ static char *replace_token(br_arena *arena, const char *sql, const char *token, 
   return out;
 }
 
+/* All tasks of the stage have committed (once): what was measured is exact. */
+static bool is_measured(const br_stage_run *r) { return r->done == r->n_tasks; }
+
+/* Rows that a stage gives: as measured, or, while it runs (eager), as estimated, at least what is there. */
+static uint64_t stage_rows(const br_stage_run *r) {
+  if (is_measured(r) || !(r->plan->rows > (double)r->rows_out)) return r->rows_out;
+  return r->plan->rows < 1e18 ? (uint64_t)r->plan->rows : r->rows_out;
+}
+
 /* Does it pay to read the keys of a join's other side to drop rows before they move? With the true sizes of both. */
 static bool filter_pays(const br_query *q, const br_stage_run *r, const br_stage_input *in) {
   const br_stage_run *keys = &q->runs[in->producer];
   uint64_t rows = r->split_rows;
   for (size_t i = 0; i < r->plan->n_inputs; i++)
-    if (r->plan->inputs[i].kind != BR_EX_FILTER) rows += q->runs[r->plan->inputs[i].producer].rows_out;
+    if (r->plan->inputs[i].kind != BR_EX_FILTER) rows += stage_rows(&q->runs[r->plan->inputs[i].producer]);
   return keys->bytes_out <= q->filter_bytes && keys->rows_out <= rows / FILTER_ROWS_A_KEY;
 }
 
@@ -89,6 +98,15 @@ static void fill_ref(const br_query *q, const br_stage *s, const br_stage_input 
   }
 }
 
+/* False: its maps are still being written. */
+static bool rows_known(const br_query *q, const Brant__Pb__PartitionRef *ref) {
+  const br_stage_run *p = &q->runs[ref->stage];
+  if (is_measured(p)) return true;
+  for (uint32_t m = ref->map_first; m < ref->map_last; m++)
+    if (!p->tasks[m].done) return false;
+  return true;
+}
+
 static uint64_t input_rows(const br_query *q, const Brant__Pb__PartitionRef *ref) {
   const br_stage_run *p = &q->runs[ref->stage];
   uint64_t rows = 0;
@@ -114,8 +132,8 @@ static Brant__Pb__TaskInput *make_input(br_query *q, const br_stage *s, const br
   out->types = (char **)(uintptr_t)producer->types;
   out->n_types = producer->n_columns;
   out->ordered = in->ordered;
-  out->rows = input_rows(q, out->ref);
-  out->rows_known = 1;
+  out->rows_known = rows_known(q, out->ref);
+  out->rows = out->rows_known ? input_rows(q, out->ref) : 0;
   return out;
 }
 
@@ -131,6 +149,7 @@ static Brant__Pb__TaskOutput *make_output(const br_query *q, const br_stage *s, 
   out->n_types = s->n_columns;
   out->codec = (char *)(uintptr_t)q->codec;
   out->result = s->output == BR_EX_RESULT;
+  out->publish = q->eager && !out->result;
   if (q->shared_dir != NULL) out->shared_dir = q->shared_dir;
   return out;
 }
