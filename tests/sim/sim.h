@@ -41,6 +41,7 @@ enum {
 typedef struct sim_options {
   bool trace;       /* every event and action to standard error */
   uint32_t without; /* SIM_*: left out. The rest of the seed may differ */
+  bool model_alone; /* br_sched_check is not asked */
 } sim_options;
 
 /* True: the run was right. False: why says what was violated (at most n bytes). stats may be NULL. */

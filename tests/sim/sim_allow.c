@@ -110,6 +110,8 @@ static void action_cancel(sim_world *w, sim_query *q, int32_t i) {
   }
   sim_task *t = sim_task_of(q, w->att[i].id.stage, w->att[i].id.task);
   w->att[i].current = false;
+  w->att[i].cancelled_ms = w->now_ms;
+  if (w->overdue_ms > w->now_ms + w->o.cancel_ms) w->overdue_ms = w->now_ms + w->o.cancel_ms;
   t->now[t->now[1] == i] = -1;
   w->st.cancels++;
   if (w->n_stops < SIM_MAX_STOPS) w->stops[w->n_stops++] = (uint32_t)i;
@@ -131,7 +133,7 @@ void sim_check_stops(sim_world *w, const br_event *ev) {
     bool lost =
         ev->error && ev->error->has_lost && sim_attempt_by_id(w, &ev->error->lost.made_by) == (int32_t)w->stops[s];
     if (q->state != SIM_Q_RUNS || q->indeterminate || lost || t->alive >= 0 || sim_n_current(t) > 0) continue;
-    if (lost_an_input(w, q, a)) {
+    if (q->mode == BR_SCHED_EAGER && lost_an_input(w, q, a)) {
       w->st.rebinds++;
       continue;
     }

@@ -175,6 +175,18 @@ void sim_submit(sim_world *w, uint32_t i) {
                                  .result = q->stages[k].result,
                                  .splittable = q->stages[k].splittable,
                                  .outlives = q->stages[k].outlives};
+  br_event ev = {.kind = BR_EV_QUERY,
+                 .query = q->id,
+                 .stages = stages,
+                 .n_stages = q->n_stages,
+                 .weight = 1 + i,
+                 .mode = q->mode,
+                 .max_running = q->max_running};
+  if (sim_chance(&w->rng, 50)) sim_push(w, w->now_ms + sim_below(&w->rng, 20000), SIM_SUBMIT)->a = i;
+  if (q->state != SIM_Q_NOT_YET) { /* said again */
+    sim_feed(w, &ev);
+    return;
+  }
   sim_describe(q, text, sizeof text);
   sim_trace(w, "%s poison %u killer %u sick %u", text, q->poison, q->killer, q->sick);
   for (uint32_t t = 0; t < q->n_all; t++)
@@ -182,13 +194,34 @@ void sim_submit(sim_world *w, uint32_t i) {
   q->state = SIM_Q_RUNS;
   q->since_ms = w->now_ms;
   w->st.eager += q->mode == BR_SCHED_EAGER;
-  sim_feed(w, &(br_event){.kind = BR_EV_QUERY,
-                          .query = q->id,
-                          .stages = stages,
-                          .n_stages = q->n_stages,
-                          .weight = 1 + i,
-                          .mode = q->mode,
-                          .max_running = q->max_running});
+  sim_feed(w, &ev);
+}
+
+/* Nothing that arrives may break it, or be believed: numbers of what never was. */
+void sim_garbage(sim_world *w) {
+  static const br_event_kind kinds[] = {BR_EV_TASK_DONE,     BR_EV_TASK_FAILED, BR_EV_TASK_STARTED,
+                                        BR_EV_EXECUTOR_LOST, BR_EV_WORKER_LOST, BR_EV_WORKER_HEARD,
+                                        BR_EV_FETCH_FAILED,  BR_EV_PROBED,      BR_EV_OUTPUTS_LOST};
+  const sim_query *q = &w->q[sim_below(&w->rng, w->n_q)];
+  br_attempt_id id = {.query = q->id + 1000 * sim_below(&w->rng, 2),
+                      .stage = sim_below(&w->rng, q->n_stages + 2),
+                      .task = sim_below(&w->rng, SIM_MAX_TASKS + 2),
+                      .attempt = (uint16_t)(1000 + sim_below(&w->rng, 64000))};
+  br_error err;
+  br_fail(&err, BR_FETCH, BR_BLAME_FETCH, "garbage");
+  err.worker = 100000;
+  err.has_lost = sim_chance(&w->rng, 500);
+  err.lost = (br_map_output_id){.made_by = id, .worker = sim_below(&w->rng, 8), .incarnation = 1};
+  br_event ev = {.kind = kinds[sim_below(&w->rng, sizeof kinds / sizeof *kinds)],
+                 .attempt = id,
+                 .attempts = &id,
+                 .n_attempts = 1,
+                 .worker = sim_below(&w->rng, 8),
+                 .incarnation = 1 + sim_below(&w->rng, 3),
+                 .error = &err};
+  if (ev.kind == BR_EV_WORKER_LOST || ev.kind == BR_EV_WORKER_HEARD || ev.kind == BR_EV_PROBED) ev.incarnation = 1000;
+  if (ev.kind == BR_EV_FETCH_FAILED) ev.worker = 0; /* the caller's */
+  sim_feed(w, &ev);
 }
 
 /* ---- is that worker there? */

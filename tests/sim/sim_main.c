@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * sim SEEDS [START] [trace] [jobs=N] [without=NAME,...]: run so many seeds from START (1) on, in N processes. A seed that fails
- * prints itself; `sim 1 SEED trace` shows it again. NAME: eager, second, memory, retire, probe, drain, outlive, bounded. */
+ * sim SEEDS [START] [trace] [jobs=N] [bad=N] [without=NAME,...] [model-alone]: run so many seeds from START (1) on, in N processes.
+ * A seed that fails prints itself; `sim 1 SEED trace` shows it again. bad: stop after so many (10). NAME: eager, second, memory,
+ * retire, probe, drain, outlive, bounded. model-alone: the scheduler's own checks are left out. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,8 @@
 #include "sim/sim.h"
 
 #define MAX_JOBS 64
-#define MAX_BAD 10
+
+static uint64_t max_bad = 10;
 
 typedef struct result {
   sim_stats st;
@@ -22,7 +24,7 @@ typedef struct result {
 /* Each jobs-th seed, from first on. */
 static result run_some(uint64_t first, uint64_t end, uint64_t jobs, const sim_options *o) {
   result r = {0};
-  for (uint64_t s = first; s < end && r.bad < MAX_BAD; s += jobs) {
+  for (uint64_t s = first; s < end && r.bad < max_bad; s += jobs) {
     char why[1024];
     if (sim_run(s, o, &r.st, why, sizeof why)) continue;
     printf("seed %" PRIu64 " failed: %s\n  again: sim 1 %" PRIu64 " trace\n", s, why, s);
@@ -96,6 +98,8 @@ int main(int argc, char **argv) {
   sim_options o = {0};
   for (int i = 2; i < argc; i++) {
     if (strcmp(argv[i], "trace") == 0) o.trace = true;
+    if (strcmp(argv[i], "model-alone") == 0) o.model_alone = true;
+    if (strncmp(argv[i], "bad=", 4) == 0) max_bad = strtoull(argv[i] + 4, NULL, 10);
     if (strncmp(argv[i], "jobs=", 5) == 0) jobs = strtoull(argv[i] + 5, NULL, 10);
     if (strncmp(argv[i], "without=", 8) == 0) o.without = left_out(argv[i] + 8);
   }

@@ -50,6 +50,7 @@ static void random_options(sim_world *w) {
 
 static void set_up(sim_world *w) {
   w->now_ms = 1;
+  w->overdue_ms = UINT64_MAX;
   random_options(w);
   w->s = br_sched_new(&w->o);
   uint32_t workers = sim_between(&w->rng, 1, 5);
@@ -81,7 +82,10 @@ static void handle(sim_world *w, sim_event *e) {
       br_event ev = e->ev;
       int32_t a = ev.kind == BR_EV_TASK_FAILED ? sim_attempt_by_id(w, &ev.attempt) : -1;
       br_error err;
-      if (a >= 0) ev.error = &w->att[a].error;
+      if (a >= 0) { /* the list of attempts moves when one is added */
+        err = w->att[a].error;
+        ev.error = &err;
+      }
       if (ev.kind == BR_EV_PROBED) {
         ev.error = &err;
         if (e->b)
@@ -95,6 +99,7 @@ static void handle(sim_world *w, sim_event *e) {
     }
     case SIM_TAKE: sim_take_result(w, e->a); break;
     case SIM_START_WORKER: start_again(w, e); break;
+    case SIM_GARBAGE: sim_garbage(w); break;
     case SIM_PROBED: sim_probe(w, e->w); break;
     case SIM_FAULT: sim_fault(w, e->a); break;
     case SIM_WAKE: sim_feed(w, &(br_event){.kind = BR_EV_TICK}); break;
@@ -136,6 +141,7 @@ bool sim_run(uint64_t seed, const sim_options *o, sim_stats *stats, char *why, s
   w->seed = seed;
   w->rng.s = sim_mix(seed, 42);
   w->trace = o && o->trace;
+  w->model_alone = o && o->model_alone;
   w->with = SIM_ALL & ~(o ? o->without : 0);
   w->why = why;
   w->why_n = n;

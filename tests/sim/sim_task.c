@@ -32,6 +32,7 @@ void sim_stop_soon(sim_world *w, uint32_t attempt) {
   if (a->flight != SIM_RUNS || a->told_to_stop) return;
   a->told_to_stop = true;
   uint32_t ms = sim_chance(&w->rng, w->f.slow_stop) ? sim_between(&w->rng, 1000, 6000) : sim_between(&w->rng, 0, 300);
+  if (sim_chance(&w->rng, w->f.stuck_stop)) ms = sim_between(&w->rng, 25000, 60000);
   sim_push(w, w->now_ms + ms, SIM_STOP)->a = attempt;
 }
 

@@ -146,10 +146,17 @@ static void command_run(sim_world *w, const sim_event *e) {
               a->versions[k], st->inputs[k].stage, me->known[a->q][st->inputs[k].stage]);
   if (w->q[a->q].dropped[e->w]) sim_bad(w, "process %u is to run a task of a query that was dropped", e->w);
   a->flight = SIM_RUNS;
-  if (++me->active > me->n_slots) sim_bad(w, "process %u runs %u attempts in %u slots", e->w, me->active, me->n_slots);
-  for (size_t k = 0; k < w->n_att && me->active > 1; k++)
-    if (w->att[k].worker == e->w && w->att[k].flight == SIM_RUNS && (w->att[k].alone || a->alone))
-      sim_bad(w, "process %u runs %u attempts, one of which must be alone", e->w, me->active);
+  uint32_t overdue = 0;
+  me->active++;
+  for (size_t k = 0; k < w->n_att && me->active > 1; k++) {
+    const sim_attempt *other = &w->att[k];
+    if (other->worker != e->w || other->flight != SIM_RUNS) continue;
+    overdue += other->overdue;
+    if (!other->overdue && (other->alone || a->alone) && other != a)
+      sim_bad(w, "process %u runs an attempt that must be alone, and others", e->w);
+  }
+  if (me->active > me->n_slots + overdue)
+    sim_bad(w, "process %u runs %u attempts in %u slots", e->w, me->active, me->n_slots);
   sim_run_attempt(w, e->a);
 }
 

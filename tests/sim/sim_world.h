@@ -67,6 +67,8 @@ typedef struct sim_attempt {
   uint64_t sent_ms;
   bool current; /* in the scheduler's eyes: sent, not answered, not cancelled, worker not lost */
   bool answered, committed;
+  bool overdue; /* cancelled for cancel_ms without an answer: its slot counts as free */
+  uint64_t cancelled_ms;
   bool stored, corrupt; /* its output lies at its worker */
   bool evictable;       /* its stage was retired */
   sim_output out;
@@ -165,6 +167,7 @@ typedef enum sim_kind {
   SIM_EVICT,        /* w: its store needs room */
   SIM_PROBED,       /* w: the coordinator asks its data port */
   SIM_FAULT,        /* a: kind */
+  SIM_GARBAGE,      /* an event about nothing that there is */
   SIM_WAKE
 } sim_kind;
 
@@ -179,7 +182,8 @@ typedef struct sim_event {
 
 typedef struct sim_faults {
   uint32_t task_io, task_oom, task_user, fetch_glitch, corrupt, late, duplicate, slow_stop; /* per mille */
-  uint32_t lost_message;                                                                    /* in 100,000 */
+  uint32_t stuck_stop;      /* per mille: an attempt that stops after half a minute or more */
+  uint32_t lost_message;    /* in 100,000 */
   uint32_t straggle, probe; /* per mille: tasks that take long; probes with a wrong answer, or none */
   uint32_t unknown;         /* per mille: a reader is there before the producer, and is sent away */
   uint64_t quiet_ms;        /* no new faults after */
@@ -214,11 +218,12 @@ typedef struct sim_world {
   uint64_t no_usable_since_ms;
   bool any_usable;
   uint64_t wake_ms;              /* the last WAKE */
+  uint64_t overdue_ms;           /* no cancel is overdue before */
   bool dropped_late;             /* the step dropped the output that its event was about */
   uint32_t stops[SIM_MAX_STOPS]; /* attempts that this step cancelled */
   uint32_t n_stops;
   sim_stats st;
-  bool trace, bad;
+  bool trace, bad, model_alone;
   char *why;
   size_t why_n;
 } sim_world;
@@ -264,6 +269,7 @@ bool sim_attempt_event(sim_world *w, sim_event *e); /* true: it was put back, fo
 /* sim_coord.c */
 void sim_submit(sim_world *w, uint32_t q);
 void sim_feed(sim_world *w, br_event *ev);
+void sim_garbage(sim_world *w);
 void sim_take_result(sim_world *w, uint32_t attempt);
 void sim_probe(sim_world *w, uint32_t worker);
 sim_query *sim_query_by_id(sim_world *w, uint64_t id);
