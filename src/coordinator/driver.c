@@ -15,6 +15,8 @@
 #include "coordinator/driver_inside.h"
 
 #define PROBE_MS 5000
+#define BEAT_MS 500   /* between looks at the clock */
+#define PAUSE_MS 2000 /* without one: this process was stopped, or its loop thread did not run */
 
 void br_driver_publish_counts(br_driver *d) {
   pthread_mutex_lock(&d->lock);
@@ -25,12 +27,26 @@ void br_driver_publish_counts(br_driver *d) {
   pthread_mutex_unlock(&d->lock);
 }
 
+/* Time as the scheduler sees it. It stands still while this process is stopped (Ctrl-Z, a debugger): nobody could be heard then,
+ * so nobody was silent. */
+uint64_t br_driver_now_ms(br_driver *d) {
+  uint64_t now = br_now_ms(), gap = now - d->looked_ms;
+  if (gap > PAUSE_MS) {
+    br_log(BR_LOG_INFO, "this process did not run for %llu ms: workers are not blamed for it", (unsigned long long)gap);
+    d->paused_ms += gap;
+  }
+  d->looked_ms = now;
+  return now - d->paused_ms;
+}
+
+static void on_beat(void *arg) { br_driver_now_ms(arg); }
+
 /* One event in, all its actions out. Carrying an action out can lose a worker at once, which is an event of its own: it waits
  * in the loop's queue, so that actions stay in order. */
 void br_driver_step(br_driver *d, br_event *e) {
   BR_ASSERT(!d->stepping);
   d->stepping = true;
-  e->now_ms = br_now_ms();
+  e->now_ms = br_driver_now_ms(d);
   d->actions.count = 0;
   br_sched_step(d->sched, e, &d->actions);
   for (size_t i = 0; i < d->actions.count; i++) br_driver_carry_out(d, &d->actions.items[i]);
@@ -128,6 +144,8 @@ br_status br_driver_new(br_loop *loop, const br_driver_options *o, br_events *ev
   d->secret = br_strdup(o->secret);
   d->worker_lost = o->worker_lost;
   d->lost_arg = o->arg;
+  d->looked_ms = br_now_ms();
+  d->beat = br_timer_start(loop, BEAT_MS, BEAT_MS, on_beat, d);
   pthread_mutex_init(&d->lock, NULL);
   pthread_condattr_t attr;
   pthread_condattr_init(&attr);
@@ -167,6 +185,7 @@ void br_driver_free(br_driver *d) {
   br_cluster_free(d->cluster);
   free(d->secret);
   br_timer_stop(d->tick);
+  br_timer_stop(d->beat);
   br_sched_free(d->sched);
   br_map_free(d->queries);
   free(d->actions.items);

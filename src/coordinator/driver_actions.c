@@ -225,10 +225,16 @@ static void drop_query(br_driver *d, uint64_t query) {
   br_query_unref(q);
 }
 
+static void wake_at(br_driver *d, uint64_t at_ms);
+
 static void on_tick(void *arg) {
   br_driver *d = arg;
   br_timer_stop(d->tick);
   d->tick = NULL;
+  if (br_driver_now_ms(d) < d->tick_at_ms) { /* too early: the scheduler will not ask for this time again */
+    wake_at(d, d->tick_at_ms);
+    return;
+  }
   br_event e = {.kind = BR_EV_TICK};
   br_driver_step(d, &e);
 }
@@ -236,7 +242,7 @@ static void on_tick(void *arg) {
 static void wake_at(br_driver *d, uint64_t at_ms) {
   if (d->tick != NULL && d->tick_at_ms <= at_ms) return;
   br_timer_stop(d->tick);
-  uint64_t now = br_now_ms();
+  uint64_t now = br_driver_now_ms(d);
   d->tick_at_ms = at_ms;
   d->tick = br_timer_start(d->loop, at_ms > now ? at_ms - now : 1, 0, on_tick, d);
 }

@@ -21,7 +21,9 @@ struct br_driver {
   br_map *queries; /* id -> br_query, one reference each */
   br_actions actions;
   br_timer *tick;
-  uint64_t tick_at_ms;
+  uint64_t tick_at_ms; /* by br_driver_now_ms */
+  br_timer *beat;
+  uint64_t looked_ms, paused_ms; /* the clock when it was looked at last; pauses of this process so far */
   bool stepping;
   char *secret;
   uint32_t probe_ms;
@@ -38,6 +40,7 @@ struct br_driver {
 
 /* driver.c: one event in, all its actions out; not from inside an action. */
 void br_driver_step(br_driver *d, br_event *e);
+uint64_t br_driver_now_ms(br_driver *d);
 void br_driver_publish_counts(br_driver *d);
 
 /* driver_actions.c */
