@@ -9,71 +9,31 @@
 #include "worker/node.h"
 
 #include "base/mem.h"
+#include "base/owner.h"
 #include "base/util.h"
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #define NO_OWNER_SECONDS 600
-#define OWNER_BYTES 256
 
-static ssize_t read_small(const char *path, char *out, size_t n) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-  if (fd < 0) return -1;
-  ssize_t got = read(fd, out, n - 1);
-  close(fd);
-  out[got > 0 ? got : 0] = 0;
-  return got;
-}
-
-/* Field 22 of /proc/<pid>/stat, counted after the name, which may hold anything. 0: no such process, or one that has ended and
- * is waited for by nobody. */
-static uint64_t start_time(long pid) {
-  char path[64], text[1024];
-  snprintf(path, sizeof path, "/proc/%ld/stat", pid);
-  if (read_small(path, text, sizeof text) <= 0) return 0;
-  char *p = strrchr(text, ')');
-  if (p && p[1] && (p[2] == 'Z' || p[2] == 'X')) return 0;
-  for (int field = 2; p && field < 22; field++) p = strchr(p + 1, ' ');
-  return p ? strtoull(p + 1, NULL, 10) : 0;
-}
-
-static void boot_id(char out[64]) {
-  if (read_small("/proc/sys/kernel/random/boot_id", out, 64) <= 0) strcpy(out, "unknown");
-  out[strcspn(out, "\n")] = 0;
-}
-
-/* True: the process that the text names runs in this boot, as far as we can see. */
-static bool owner_lives(const char *text) {
-  char boot[64], now[64];
-  long pid = 0;
-  unsigned long long start = 0;
-  if (sscanf(text, "pid %ld start %llu boot %63s", &pid, &start, boot) != 3 || pid <= 0) return false;
-  boot_id(now);
-  return strcmp(boot, now) == 0 && start_time(pid) == start;
-}
-
+/* A worker's directory is on its own machine: an owner of another boot is dead if nobody has the lock. */
 static bool dead(const char *dir, int *lock) {
-  char *owner = br_asprintf("%s/owner", dir), text[OWNER_BYTES];
+  char *owner = br_asprintf("%s/owner", dir);
+  int64_t touched_s;
   struct stat st;
-  bool yes = false;
-  *lock = open(owner, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-  if (*lock < 0) {
-    yes = errno == ENOENT && lstat(dir, &st) == 0 && time(NULL) - st.st_mtime > NO_OWNER_SECONDS;
-  } else if (flock(*lock, LOCK_EX | LOCK_NB) == 0) {
-    yes = read_small(owner, text, sizeof text) >= 0 && !owner_lives(text);
-  }
+  br_owner_state state = br_owner_look(owner, lock, &touched_s);
   free(owner);
-  return yes;
+  if (state != BR_OWNER_UNSURE) return state == BR_OWNER_DEAD;
+  if (touched_s != 0) return *lock >= 0;
+  return lstat(dir, &st) == 0 && time(NULL) - st.st_mtime > NO_OWNER_SECONDS;
 }
 
 /* brant-<16 hex>-w<digits> and nothing else: what is removed must be surely ours. */
@@ -107,28 +67,6 @@ size_t br_home_remove_dead(const char *temp_dir) {
   return removed;
 }
 
-/* Written and locked under another name first, so that nobody sees an owner file that isn't locked. */
-static br_status write_owner(br_home *h, br_error *err) {
-  char *temporary = br_asprintf("%s/owner.new", h->dir), *owner = br_asprintf("%s/owner", h->dir);
-  char text[OWNER_BYTES], boot[64];
-  br_status status = BR_OK;
-  boot_id(boot);
-  int n =
-      snprintf(text, sizeof text, "pid %ld start %" PRIu64 " boot %s\n", (long)getpid(), start_time(getpid()), boot);
-  h->lock_fd = open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (h->lock_fd < 0 || flock(h->lock_fd, LOCK_EX | LOCK_NB) != 0) {
-    status = br_fail_errno(err, errno, BR_BLAME_WORKER, "cannot make the owner file of %s", h->dir);
-    goto done;
-  }
-  BR_TRY_GOTO(br_write_all(h->lock_fd, text, (size_t)n, err));
-  if (rename(temporary, owner) != 0)
-    status = br_fail_errno(err, errno, BR_BLAME_WORKER, "cannot make the owner file of %s", h->dir);
-done:
-  free(temporary);
-  free(owner);
-  return status;
-}
-
 br_status br_home_create(const char *temp_dir, br_home *h, br_error *err) {
   *h = (br_home){.lock_fd = -1};
   BR_TRY(br_mkdir_p(temp_dir, err));
@@ -143,10 +81,12 @@ br_status br_home_create(const char *temp_dir, br_home *h, br_error *err) {
     return err->code;
   }
   h->shuffle_dir = br_asprintf("%s/shuffle", h->dir);
+  char *owner = br_asprintf("%s/owner", h->dir);
   br_status status;
-  BR_TRY_GOTO(write_owner(h, err));
+  BR_TRY_GOTO(br_owner_write(owner, &h->lock_fd, err));
   BR_TRY_GOTO(br_mkdir_p(h->shuffle_dir, err));
 done:
+  free(owner);
   if (status) br_home_remove(h);
   return status;
 }
