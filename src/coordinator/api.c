@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The query side of include/brant.h: one statement becomes a brant_query, its rows an Arrow C stream.
+ * The query side of include/brant.h: one statement becomes a brant_query, its
+ * rows an Arrow C stream.
  *
- * Where rows come from: kept batches (statements that are not SELECT), a local stream of DuckDB (small inputs), or the result
- * outputs of a distributed query. Enums come as VARCHAR, wherever a result was computed.
- * Threads: the caller's; cancel and stats from any. Reference counts: the handle and the stream hold a query.
+ * Where rows come from: kept batches (statements that are not SELECT), a run in
+ * this process (small inputs), or the result outputs of a distributed query.
+ * Enums come as VARCHAR, wherever a result was computed. Threads: the caller's;
+ * cancel and stats from any. Reference counts: the handle and the stream hold a
+ * query.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -13,7 +16,10 @@
 
 #include "base/mem.h"
 #include "base/util.h"
+#include "coordinator/local_run.h"
 #include "coordinator/session.h"
+#include "coordinator/sinks.h"
+#include "coordinator/watchdog.h"
 
 struct brant_query {
   brant_session *session;
@@ -22,28 +28,19 @@ struct brant_query {
   br_prepared plan; /* of a SELECT */
   br_batch **kept;
   size_t n_kept, at_kept, cap_kept;
-  br_schema *schema; /* of what the stream gives */
-  br_session *local; /* own connection of a local run */
-  br_local_stream *stream;
-  br_rows *rows;
+  br_schema *schema;   /* of what the stream gives */
+  br_local_run *run;   /* of a SELECT in this process */
+  br_rows *rows;       /* of a distributed one */
+  br_copying *copying; /* COPY … TO */
+  br_watchdog *watchdog;
   pthread_mutex_t lock;
   br_error error;
+  br_error late; /* its deadline came; code 0: not yet */
+  bool running;  /* run, rows and plan are what they will be */
   bool cancelled, taken, ended;
   uint64_t start_us, end_us, rows_out;
   double cpu_start, cpu_end;
 };
-
-static br_status remember(brant_query *q, br_status status, const br_error *err) {
-  pthread_mutex_lock(&q->lock);
-  if (status != BR_OK && q->error.code == BR_OK) q->error = *err;
-  if (!q->ended && (status != BR_OK)) {
-    q->ended = true;
-    q->end_us = br_now_us();
-    q->cpu_end = br_cpu_seconds();
-  }
-  pthread_mutex_unlock(&q->lock);
-  return status;
-}
 
 static void mark_end(brant_query *q) {
   pthread_mutex_lock(&q->lock);
@@ -53,6 +50,16 @@ static void mark_end(brant_query *q) {
     q->cpu_end = br_cpu_seconds();
   }
   pthread_mutex_unlock(&q->lock);
+  br_watchdog_off(q->watchdog);
+}
+
+static br_status remember(brant_query *q, br_status status, const br_error *err) {
+  if (status == BR_OK) return BR_OK;
+  pthread_mutex_lock(&q->lock);
+  if (q->error.code == BR_OK) q->error = *err;
+  pthread_mutex_unlock(&q->lock);
+  mark_end(q);
+  return status;
 }
 
 static void join_session(brant_query *q, brant_session *s) {
@@ -65,7 +72,8 @@ static void join_session(brant_query *q, brant_session *s) {
   pthread_mutex_unlock(&s->lock);
 }
 
-/* Out of the list first: closing the session cancels the queries that are in it. */
+/* Out of the list first: closing the session cancels the queries that are in
+ * it. */
 static void hide(brant_query *q) {
   brant_session *s = q->session;
   pthread_mutex_lock(&s->lock);
@@ -84,9 +92,10 @@ void br_session_cancel_queries(brant_session *s) {
 static void unref(brant_query *q) {
   if (atomic_fetch_sub(&q->refs, 1) != 1) return;
   hide(q);
-  br_local_stream_free(q->stream);
+  br_watchdog_free(q->watchdog);
+  br_local_run_free(q->run);
   br_rows_free(q->rows);
-  if (q->local != NULL) br_session_close(q->local);
+  br_copying_free(q->copying);
   if (q->plan.query != NULL && q->session->driver != NULL) {
     br_query_state state;
     pthread_mutex_lock(&q->plan.query->lock);
@@ -141,11 +150,8 @@ static br_status run_other(brant_query *q, br_statement kind, const char *sql, b
 
 /* ---- SELECT */
 
-/* A connection of its own, so that other statements may come while this result is read. What is temporary on the caller's
- * connection is not there: then the rows are taken at once from the caller's. */
-static br_status start_local(brant_query *q, br_error *err) {
-  brant_session *s = q->session;
-  BR_TRY(br_session_open(s->engine, &q->local, err));
+/* The caller's settings on a connection of its own. */
+static void same_settings(brant_session *s, br_session *on) {
   br_buf b = {0};
   for (size_t i = 0; i < s->setting_names.count; i++) {
     br_buf_clear(&b);
@@ -153,15 +159,27 @@ static br_status start_local(brant_query *q, br_error *err) {
     br_buf_sql_ident(&b, s->setting_names.items[i]);
     br_buf_str(&b, " = ");
     br_buf_sql_literal(&b, s->setting_values.items[i], strlen(s->setting_values.items[i]));
-    br_error ignored; /* a setting of the instance that can't be set twice is set already */
-    br_status unused = br_session_execute(q->local, br_buf_cstr(&b), &ignored);
+    br_error ignored; /* a setting of the instance that can't be set twice is
+                         set already */
+    br_status unused = br_session_execute(on, br_buf_cstr(&b), &ignored);
     (void)unused;
   }
   br_buf_free(&b);
-  br_status status = br_session_stream(q->local, q->plan.sql, &q->stream, err);
-  if (status == BR_INVALID) status = keep_all(q, s->db, q->plan.sql, err);
-  if (status == BR_OK && q->stream != NULL) q->schema = br_schema_ref(br_local_stream_schema(q->stream));
-  return status;
+}
+
+/* A connection and a thread of its own, so that other statements may come while
+ * it runs. What is temporary on the caller's connection is not there: then the
+ * rows are taken at once from the caller's. */
+static br_status start_local(brant_query *q, br_error *err) {
+  brant_session *s = q->session;
+  br_session *on = NULL;
+  br_statement kind;
+  BR_TRY(br_session_open(s->engine, &on, err));
+  same_settings(s, on);
+  br_status status = br_session_classify(on, q->plan.sql, &kind, err);
+  if (status == BR_OK) return br_local_run_start(on, q->plan.sql, &q->run, err);
+  br_session_close(on);
+  return status == BR_INVALID ? keep_all(q, s->db, q->plan.sql, err) : status;
 }
 
 static br_status start_distributed(brant_query *q, br_error *err) {
@@ -175,12 +193,72 @@ static br_status start_distributed(brant_query *q, br_error *err) {
                            err);
 }
 
+/* EXPLAIN as stages, a row a line. */
+static br_status run_explain(brant_query *q, const br_explain_request *x, br_error *err) {
+  char *text = NULL;
+  BR_TRY(br_explain_text(q->session, x->select, x->analyze, x->json, &text, err));
+  size_t n = strlen(text);
+  br_buf b = {0};
+  br_buf_str(&b, "SELECT unnest(string_split(");
+  br_buf_sql_literal(&b, text, n > 0 && text[n - 1] == '\n' ? n - 1 : n);
+  br_buf_str(&b, ", chr(10))) AS explain");
+  br_status status = keep_all(q, q->session->db, br_buf_cstr(&b), err);
+  br_buf_free(&b);
+  free(text);
+  mark_end(q);
+  return status;
+}
+
 static br_status submit(brant_query *q, const char *sql, br_error *err) {
   br_statement kind;
+  br_explain_request x;
+  if (br_explain_parse(sql, &x)) {
+    if (!x.duckdb && q->session->options.distribute != BRANT_DISTRIBUTE_NEVER) {
+      BR_TRY(br_session_classify(q->session->db, x.select, &kind, err));
+      if (kind == BR_STMT_SELECT) return run_explain(q, &x, err);
+    } else if (x.duckdb) {
+      char *plain = br_asprintf("EXPLAIN %s%s", x.analyze ? "ANALYZE " : "", x.select);
+      br_status status = run_other(q, BR_STMT_EXPLAIN, plain, err);
+      free(plain);
+      return status;
+    }
+  }
   BR_TRY(br_session_classify(q->session->db, sql, &kind, err));
+  if (kind == BR_STMT_COPY) {
+    BR_TRY(br_copying_start(q->session, sql, &q->plan, &q->copying, err));
+    if (q->copying != NULL) {
+      q->schema = br_schema_ref(br_copying_schema(q->copying));
+      return BR_OK;
+    }
+  }
   if (kind != BR_STMT_SELECT) return run_other(q, kind, sql, err);
   BR_TRY(br_prepare(q->session, sql, false, &q->plan, err));
   return q->plan.local ? start_local(q, err) : start_distributed(q, err);
+}
+
+/* Any thread. */
+static void stop(brant_query *q, const br_error *why) {
+  if (q->plan.query != NULL && q->session->driver != NULL) br_driver_cancel(q->session->driver, q->plan.query->id, why);
+  if (q->rows != NULL) br_rows_cancel(q->rows);
+  if (q->run != NULL) br_local_run_stop(q->run, why);
+  if (q->copying != NULL) br_copying_cancel(q->copying);
+}
+
+/* On the watchdog's thread, until the query has ended. */
+static void on_late(void *arg) {
+  brant_query *q = arg;
+  br_error why;
+  br_fail(&why, BR_TIMEOUT, BR_BLAME_USER, "the query did not end within its timeout_ms of %llu",
+          (unsigned long long)q->session->settings.timeout_ms);
+  pthread_mutex_lock(&q->lock);
+  bool ended = q->ended, running = q->running;
+  if (!ended && q->late.code == BR_OK) q->late = why;
+  pthread_mutex_unlock(&q->lock);
+  if (ended) return;
+  if (running)
+    stop(q, &why);
+  else
+    brant_interrupt(q->session);
 }
 
 int brant_submit(brant_session *s, const char *sql, brant_query **out, brant_error *err) {
@@ -193,8 +271,15 @@ int brant_submit(brant_session *s, const char *sql, brant_query **out, brant_err
   atomic_store(&s->interrupted, false);
   q->start_us = br_now_us();
   q->cpu_start = br_cpu_seconds();
-  br_status status = submit(q, sql, &e);
+  br_status status = BR_OK;
+  if (s->settings.timeout_ms > 0) status = br_watchdog_start(s->settings.timeout_ms, on_late, q, &q->watchdog, &e);
+  if (status == BR_OK) status = submit(q, sql, &e);
+  pthread_mutex_lock(&q->lock);
+  q->running = true;
+  if (status != BR_OK && q->late.code != BR_OK) e = q->late;
+  pthread_mutex_unlock(&q->lock);
   if (status != BR_OK) {
+    status = (br_status)e.code;
     br_error_export(&e, err);
     unref(q);
     return status;
@@ -224,17 +309,36 @@ static br_status next_batch(brant_query *q, br_batch **out, br_error *err) {
   *out = NULL;
   pthread_mutex_lock(&q->lock);
   bool cancelled = q->cancelled;
+  if (q->late.code != BR_OK) *err = q->late;
   pthread_mutex_unlock(&q->lock);
   if (cancelled) return br_fail(err, BR_CANCELLED, BR_BLAME_USER, "the query was cancelled");
-  if (q->stream != NULL) return br_local_stream_next(q->stream, out, err);
+  if (err->code != BR_OK) return (br_status)err->code;
+  if (q->run != NULL) return br_local_run_next(q->run, out, err);
   if (q->rows != NULL) return br_rows_next(q->rows, out, err);
+  if (q->copying != NULL) return br_copying_next(q->copying, out, err);
   if (q->at_kept < q->n_kept) *out = q->kept[q->at_kept++];
   return BR_OK;
 }
 
+static int stream_failed(stream_state *x, br_error *err) {
+  brant_query *q = x->query;
+  pthread_mutex_lock(&q->lock);
+  if (q->late.code != BR_OK && err->code != BR_EXECUTION) *err = q->late; /* why it was stopped */
+  pthread_mutex_unlock(&q->lock);
+  remember(q, (br_status)err->code, err);
+  memcpy(x->text, err->message, sizeof x->text);
+  return to_errno(err);
+}
+
 static int stream_schema(struct ArrowArrayStream *st, struct ArrowSchema *out) {
   stream_state *x = st->private_data;
-  return ArrowSchemaDeepCopy(br_schema_arrow(x->query->schema), out);
+  brant_query *q = x->query;
+  br_schema *schema = q->schema;
+  br_error err;
+  br_error_clear(&err);
+  if (schema == NULL && q->run != NULL && br_local_run_schema(q->run, &schema, &err) != BR_OK)
+    return stream_failed(x, &err);
+  return ArrowSchemaDeepCopy(br_schema_arrow(schema), out);
 }
 
 static int stream_next(struct ArrowArrayStream *st, struct ArrowArray *out) {
@@ -243,10 +347,7 @@ static int stream_next(struct ArrowArrayStream *st, struct ArrowArray *out) {
   br_error err;
   br_error_clear(&err);
   memset(out, 0, sizeof *out);
-  if (remember(x->query, next_batch(x->query, &b, &err), &err) != BR_OK) {
-    memcpy(x->text, err.message, sizeof x->text);
-    return to_errno(&err);
-  }
+  if (next_batch(x->query, &b, &err) != BR_OK) return stream_failed(x, &err);
   if (b == NULL) {
     mark_end(x->query);
     return 0;
@@ -269,7 +370,9 @@ static void stream_release(struct ArrowArrayStream *st) {
 int brant_query_stream(brant_query *q, struct ArrowArrayStream *out, brant_error *err) {
   if (q->taken) {
     br_error e;
-    br_fail(&e, BR_INVALID, BR_BLAME_USER, "the result of this query was taken already: a stream can be read once");
+    br_fail(&e, BR_INVALID, BR_BLAME_USER,
+            "the result of this query was taken already: a stream can be read "
+            "once");
     br_error_export(&e, err);
     return BR_INVALID;
   }
@@ -288,11 +391,9 @@ void brant_query_cancel(brant_query *q) {
   br_fail(&why, BR_CANCELLED, BR_BLAME_USER, "the query was cancelled");
   pthread_mutex_lock(&q->lock);
   q->cancelled = true;
+  bool running = q->running;
   pthread_mutex_unlock(&q->lock);
-  if (q->plan.query != NULL && q->session->driver != NULL)
-    br_driver_cancel(q->session->driver, q->plan.query->id, &why);
-  if (q->rows != NULL) br_rows_cancel(q->rows);
-  if (q->local != NULL) br_session_cancel(q->local);
+  if (running) stop(q, &why);
 }
 
 int brant_query_error(brant_query *q, brant_error *err) {
@@ -366,6 +467,7 @@ void brant_query_stats(brant_query *q, brant_stats *out) {
     st.cpu_seconds = (q->ended ? q->cpu_end : br_cpu_seconds()) - q->cpu_start;
     st.rows_out = q->rows_out;
   }
+  if (q->copying != NULL) st.rows_out = br_copying_rows(q->copying);
   pthread_mutex_unlock(&q->lock);
   st.coordinator_memory_bytes = resident_bytes();
   memcpy(out, &st, st.size);

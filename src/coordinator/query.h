@@ -77,6 +77,7 @@ typedef struct br_query {
   uint64_t deadline_ms;      /* from its start; 0: none */
   struct br_timer *deadline; /* loop thread */
   struct br_driver *deadline_driver;
+  Brant__Pb__Sink *sink; /* of the last stage, in the stages' arena; NULL: its rows go to the caller */
   bool profile;
   bool eager;            /* readers run while producers write */
   uint32_t max_running;  /* attempts at once; 0: no bound */

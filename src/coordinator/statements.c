@@ -10,33 +10,7 @@
 
 #include "base/mem.h"
 #include "coordinator/session.h"
-
-/* ---- tokens */
-
-/* The next token at *p: *start and its length; *p moves behind it. False: the end. */
-static bool next_token(const char **p, const char **start, size_t *n) {
-  while (**p != 0 && br_sql_is_blank(*p)) *p = br_sql_skip(*p);
-  if (**p == 0) return false;
-  *start = *p;
-  *p = br_sql_skip(*p);
-  *n = (size_t)(*p - *start);
-  return true;
-}
-
-static bool is_word(const char *start, size_t n, const char *word) {
-  return n == strlen(word) && strncasecmp(start, word, n) == 0;
-}
-
-/* A quoted text or name without its quotes. */
-static char *unquote(const char *start, size_t n) {
-  if (n < 2 || (*start != '\'' && *start != '"') || start[n - 1] != *start) return br_strndup(start, n);
-  br_buf b = {0};
-  for (size_t i = 1; i + 1 < n; i++) {
-    br_buf_char(&b, start[i]);
-    if (start[i] == *start && start[i + 1] == *start) i++;
-  }
-  return br_buf_take(&b);
-}
+#include "coordinator/tokens.h"
 
 char *br_absolute_path(const char *path) {
   char *cwd = NULL, *out = NULL;
@@ -71,19 +45,19 @@ static bool parse_attach(const char *sql, attach *a) {
   const char *p = sql, *t;
   size_t n;
   *a = (attach){0};
-  if (!next_token(&p, &t, &n) || !is_word(t, n, "attach")) return false;
-  while (next_token(&p, &t, &n) && *t != '\'') {
-    if (is_word(t, n, "replace")) a->replace = true;
-    if (!is_word(t, n, "or") && !is_word(t, n, "replace") && !is_word(t, n, "database") && !is_word(t, n, "if") &&
-        !is_word(t, n, "not") && !is_word(t, n, "exists"))
+  if (!br_token_next(&p, &t, &n) || !br_token_is(t, n, "attach")) return false;
+  while (br_token_next(&p, &t, &n) && *t != '\'') {
+    if (br_token_is(t, n, "replace")) a->replace = true;
+    if (!br_token_is(t, n, "or") && !br_token_is(t, n, "replace") && !br_token_is(t, n, "database") &&
+        !br_token_is(t, n, "if") && !br_token_is(t, n, "not") && !br_token_is(t, n, "exists"))
       return false;
   }
   if (*t != '\'') return false;
-  a->path = unquote(t, n);
-  while (next_token(&p, &t, &n)) {
-    if (is_word(t, n, "as") && next_token(&p, &t, &n)) {
+  a->path = br_token_unquote(t, n);
+  while (br_token_next(&p, &t, &n)) {
+    if (br_token_is(t, n, "as") && br_token_next(&p, &t, &n)) {
       free(a->name);
-      a->name = unquote(t, n);
+      a->name = br_token_unquote(t, n);
       a->named = true;
     } else if (*t == '(') {
       const char *end = strrchr(p, ')');
@@ -100,8 +74,8 @@ static bool parse_attach(const char *sql, attach *a) {
 static bool has_option(const char *options, const char *word) {
   const char *p = options, *t;
   size_t n;
-  while (p != NULL && next_token(&p, &t, &n))
-    if (is_word(t, n, word)) return true;
+  while (p != NULL && br_token_next(&p, &t, &n))
+    if (br_token_is(t, n, word)) return true;
   return false;
 }
 
@@ -168,8 +142,8 @@ static br_status run_attach(brant_session *s, const char *sql, br_error *err) {
     size_t n, last_n = 0;
     attach_free(&a);
     BR_TRY(br_session_execute(s->db, sql, err));
-    while (next_token(&p, &t, &n)) last = t, last_n = n;
-    char *name = last ? unquote(last, last_n) : NULL;
+    while (br_token_next(&p, &t, &n)) last = t, last_n = n;
+    char *name = last ? br_token_unquote(last, last_n) : NULL;
     if (name != NULL) forget_name(s, name);
     free(name);
     return BR_OK;
@@ -193,8 +167,8 @@ done:
 static bool has_word(const char *sql, const char *word) {
   const char *p = sql, *t;
   size_t n;
-  while (next_token(&p, &t, &n))
-    if (is_word(t, n, word)) return true;
+  while (br_token_next(&p, &t, &n))
+    if (br_token_is(t, n, word)) return true;
   return false;
 }
 
@@ -202,11 +176,12 @@ static bool has_word(const char *sql, const char *word) {
 static char *repeatable(const char *sql) {
   const char *p = sql, *t;
   size_t n;
-  if (!next_token(&p, &t, &n) || !is_word(t, n, "create")) return br_strdup(sql);
+  if (!br_token_next(&p, &t, &n) || !br_token_is(t, n, "create")) return br_strdup(sql);
   const char *rest = p;
-  if (!next_token(&p, &t, &n) || is_word(t, n, "or")) return br_strdup(sql);
-  if ((is_word(t, n, "temp") || is_word(t, n, "temporary")) && !next_token(&p, &t, &n)) return br_strdup(sql);
-  if (next_token(&p, &t, &n) && is_word(t, n, "if")) return br_strdup(sql);
+  if (!br_token_next(&p, &t, &n) || br_token_is(t, n, "or")) return br_strdup(sql);
+  if ((br_token_is(t, n, "temp") || br_token_is(t, n, "temporary")) && !br_token_next(&p, &t, &n))
+    return br_strdup(sql);
+  if (br_token_next(&p, &t, &n) && br_token_is(t, n, "if")) return br_strdup(sql);
   return br_asprintf("CREATE OR REPLACE %s", rest);
 }
 
@@ -235,19 +210,20 @@ static br_status run_ddl(brant_session *s, const char *sql, br_error *err) {
 static bool parse_set(const char *sql, char **name, char **value) {
   const char *p = sql, *t;
   size_t n;
-  if (!next_token(&p, &t, &n) || !is_word(t, n, "set") || !next_token(&p, &t, &n)) return false;
-  if (is_word(t, n, "variable")) return false;
-  if ((is_word(t, n, "global") || is_word(t, n, "session") || is_word(t, n, "local")) && !next_token(&p, &t, &n))
+  if (!br_token_next(&p, &t, &n) || !br_token_is(t, n, "set") || !br_token_next(&p, &t, &n)) return false;
+  if (br_token_is(t, n, "variable")) return false;
+  if ((br_token_is(t, n, "global") || br_token_is(t, n, "session") || br_token_is(t, n, "local")) &&
+      !br_token_next(&p, &t, &n))
     return false;
   const char *own = t;
   size_t own_n = n;
-  if (!next_token(&p, &t, &n) || (!is_word(t, n, "=") && !is_word(t, n, "to"))) return false;
-  if (!next_token(&p, &t, &n)) return false;
+  if (!br_token_next(&p, &t, &n) || (!br_token_is(t, n, "=") && !br_token_is(t, n, "to"))) return false;
+  if (!br_token_next(&p, &t, &n)) return false;
   const char *first = t, *end = t + n;
   size_t tokens = 1;
-  while (next_token(&p, &t, &n)) end = t + n, tokens++;
-  *name = unquote(own, own_n);
-  *value = tokens == 1 ? unquote(first, (size_t)(end - first)) : br_strndup(first, (size_t)(end - first));
+  while (br_token_next(&p, &t, &n)) end = t + n, tokens++;
+  *name = br_token_unquote(own, own_n);
+  *value = tokens == 1 ? br_token_unquote(first, (size_t)(end - first)) : br_strndup(first, (size_t)(end - first));
   return true;
 }
 
@@ -255,11 +231,12 @@ static bool parse_set(const char *sql, char **name, char **value) {
 static bool parse_reset(const char *sql, char **name) {
   const char *p = sql, *t;
   size_t n;
-  if (!next_token(&p, &t, &n) || !is_word(t, n, "reset") || !next_token(&p, &t, &n)) return false;
-  if (is_word(t, n, "variable")) return false;
-  if ((is_word(t, n, "global") || is_word(t, n, "session") || is_word(t, n, "local")) && !next_token(&p, &t, &n))
+  if (!br_token_next(&p, &t, &n) || !br_token_is(t, n, "reset") || !br_token_next(&p, &t, &n)) return false;
+  if (br_token_is(t, n, "variable")) return false;
+  if ((br_token_is(t, n, "global") || br_token_is(t, n, "session") || br_token_is(t, n, "local")) &&
+      !br_token_next(&p, &t, &n))
     return false;
-  *name = unquote(t, n);
+  *name = br_token_unquote(t, n);
   return true;
 }
 
@@ -267,10 +244,10 @@ static bool parse_reset(const char *sql, char **name) {
 static void remember_setting(brant_session *s, const char *sql) {
   const char *p = sql, *t;
   size_t n;
-  if (!next_token(&p, &t, &n)) return;
-  if (is_word(t, n, "load"))
+  if (!br_token_next(&p, &t, &n)) return;
+  if (br_token_is(t, n, "load"))
     br_texts_add(&s->attach, sql);
-  else if (is_word(t, n, "use") || is_word(t, n, "set") || is_word(t, n, "reset"))
+  else if (br_token_is(t, n, "use") || br_token_is(t, n, "set") || br_token_is(t, n, "reset"))
     br_texts_add(&s->views, sql); /* a plan has names and variables resolved; a text of its own has not */
 }
 

@@ -178,6 +178,7 @@ Brant__Pb__Task *br_task_message(br_query *q, const br_attempt_id *id, br_versio
     if (input_used(q, &q->runs[id->stage], &s->inputs[i]))
       t->inputs[t->n_inputs++] = make_input(q, s, &s->inputs[i], id->task, version, arg, arena);
   t->output = make_output(q, s, arena);
+  if (id->stage + 1 == q->n_runs) t->sink = q->sink;
   add_prelude(q, t, arena);
   t->indeterminate = s->indeterminate;
   t->profile = q->profile;

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * COPY … TO: a query whose rows go to files that appear by one commit (src/sink/), and which answers with their list. */
+#ifndef BRANT_COORDINATOR_SINKS_H
+#define BRANT_COORDINATOR_SINKS_H
+
+#include "coordinator/session.h"
+
+typedef struct br_copying br_copying;
+/* Plans it and, if it is distributed, lets it run. *out NULL: not ours (copy_text.h), DuckDB shall do it. plan is the caller's, with
+ * the query in it; it must stay until br_copying_free. */
+BR_MUST_USE br_status br_copying_start(brant_session *s, const char *sql, br_prepared *plan, br_copying **out,
+                                       br_error *err);
+br_schema *br_copying_schema(br_copying *c); /* of the list; borrowed */
+/* The first call does the work up to the commit; then the list, batch by batch, *out NULL at its end. */
+BR_MUST_USE br_status br_copying_next(br_copying *c, br_batch **out, br_error *err);
+void br_copying_cancel(br_copying *c);         /* any thread; after the commit has begun it comes too late */
+uint64_t br_copying_rows(const br_copying *c); /* written; 0 before the commit. Any thread */
+void br_copying_free(br_copying *c);           /* not committed: nothing is left of it. NULL is fine */
+
+#endif
