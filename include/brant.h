@@ -142,8 +142,9 @@ BRANT_API int brant_set(brant_session *session, const char *name, const char *va
 BRANT_API int brant_split(const char *script, char ***statements, size_t *count, brant_error *err);
 BRANT_API void brant_free(void *p);
 
-/* Start one statement. A SELECT runs in the background at once; others (CREATE VIEW, ATTACH, SET, ...) are done on return and
- * have an empty result. *out: brant_query_free it. */
+/* Start one statement. A SELECT runs in the background at once, and so does COPY … TO, whose result lists the files (it is done when
+ * that was read to its end); others (CREATE VIEW, ATTACH, SET, ...) are done on return and have an empty result. EXPLAIN [ANALYZE]
+ * gives the stages, a row a line; EXPLAIN (DUCKDB) gives DuckDB's own plan. *out: brant_query_free it. */
 BRANT_API int brant_submit(brant_session *session, const char *sql, brant_query **out, brant_error *err);
 /* Ask the brant_submit or brant_explain under way to stop: it returns BRANT_CANCELLED. Any thread. Repeat it until the call has
  * returned: one that comes between two steps of planning may be missed. */
@@ -151,8 +152,8 @@ BRANT_API void brant_interrupt(brant_session *session);
 /* The result as an Arrow C stream: rows in order, batch by batch, each as soon as it is ready. The stream holds the query:
  * release it in any order with brant_query_free. Can be taken once. get_next blocks; its error text is get_last_error. */
 BRANT_API int brant_query_stream(brant_query *query, struct ArrowArrayStream *out, brant_error *err);
-/* Ask it to stop. Any thread, any time, more than once. The stream then ends with BRANT_CANCELLED within a second (a query
- * that runs in this process: when DuckDB looks, which some joins over ranges do seldom). */
+/* Ask it to stop. Any thread, any time, more than once. The stream then ends with BRANT_CANCELLED within a second, wherever it runs.
+ * (brant_query_free of a query in this process waits until DuckDB has looked, which some joins over ranges do seldom.) */
 BRANT_API void brant_query_cancel(brant_query *query);
 /* The first error of the query: returns its code and fills *err; 0 when there is none (yet). Any thread. */
 BRANT_API int brant_query_error(brant_query *query, brant_error *err);

@@ -21,6 +21,7 @@ typedef struct cli_options {
   const char *file; /* --file */
   bool analyze, stats, quiet;
   bool no_workers; /* --workers 0: needs external ones */
+  bool plain;      /* a table of lines: printed as they are */
   bool progress;   /* standard error is a terminal */
   size_t max_rows; /* of a table */
   const char **set_names, **set_values;

@@ -41,7 +41,7 @@ static br_status open_input(brant_query *q, result_input *r, br_error *err) {
   if (brant_query_stream(q, &r->stream, &be) != 0)
     return br_fail(err, (br_code)be.code, (br_blame)be.blame, "%s", be.message);
   if (r->stream.get_schema(&r->stream, &schema) != 0)
-    return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "the result has no schema");
+    return br_fail(err, BR_EXECUTION, BR_BLAME_USER, "%s", r->stream.get_last_error(&r->stream));
   return br_schema_new(&schema, &r->schema, err);
 }
 
@@ -297,6 +297,30 @@ static br_status write_table(br_session *on, result_input *r, size_t max_rows, b
   return status;
 }
 
+/* ---- plans: the lines of the last column as they are */
+
+static br_status write_lines(result_input *r, br_error *err) {
+  struct ArrowArrayView view;
+  br_batch *b = NULL;
+  br_status status = BR_OK;
+  int64_t last = br_schema_columns(r->schema) - 1;
+  if (ArrowArrayViewInitFromSchema(&view, br_schema_arrow(r->schema), NULL) != NANOARROW_OK)
+    return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "cannot read the result's schema");
+  while ((status = next_batch(r, &b, err)) == BR_OK && b != NULL) {
+    if (ArrowArrayViewSetArray(&view, br_batch_arrow(b), NULL) != NANOARROW_OK)
+      status = br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "cannot read the result's rows");
+    for (int64_t i = 0; status == BR_OK && i < br_batch_rows(b); i++) {
+      struct ArrowStringView line = ArrowArrayViewGetStringUnsafe(view.children[last], i);
+      printf("%.*s%s", (int)line.size_bytes, line.data,
+             line.size_bytes > 0 && line.data[line.size_bytes - 1] == '\n' ? "" : "\n");
+    }
+    br_batch_unref(b);
+    if (status != BR_OK) break;
+  }
+  ArrowArrayViewReset(&view);
+  return status;
+}
+
 /* The query's own error says more than "input failed". */
 static void prefer_query_error(brant_query *q, br_error *err) {
   brant_error be;
@@ -316,7 +340,7 @@ int cli_print_result(brant_session *s, brant_query *q, const cli_options *o, cli
         case FORMAT_ARROW: status = write_arrow(&r, &err); break;
         case FORMAT_CSV: status = copy_out(on, &r, "FORMAT csv, HEADER true", &err); break;
         case FORMAT_JSON: status = copy_out(on, &r, "FORMAT json", &err); break;
-        case FORMAT_TABLE: status = write_table(on, &r, o->max_rows, &err); break;
+        case FORMAT_TABLE: status = o->plain ? write_lines(&r, &err) : write_table(on, &r, o->max_rows, &err); break;
       }
     if (status == BR_OK && fflush(stdout) != 0)
       status = br_fail_errno(&err, errno, BR_BLAME_USER, "cannot write to standard output");

@@ -2,10 +2,12 @@
  * brant sql: run statements and print what they give. */
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/mem.h"
 #include "base/util.h"
 #include "cli/cli.h"
+#include "engine/engine.h"
 
 static const char usage[] =
     "brant sql [options] \"select …\" | --file q.sql | < q.sql\n"
@@ -45,7 +47,14 @@ static void print_stats(brant_query *q) {
   print_again(&st);
 }
 
-static int run_one(brant_session *s, const cli_options *o, const char *sql) {
+static bool is_explain(const char *sql) {
+  while (*sql != 0 && br_sql_is_blank(sql)) sql = br_sql_skip(sql);
+  return strncasecmp(sql, "explain", 7) == 0 && (sql[7] == '(' || (sql[7] != 0 && br_sql_is_blank(sql + 7)));
+}
+
+static int run_one(brant_session *s, const cli_options *given, const char *sql) {
+  cli_options copy = *given, *o = &copy;
+  copy.plain = is_explain(sql);
   brant_query *q = NULL;
   brant_error err;
   if (cli_interrupted() != 0) return cli_interrupted();

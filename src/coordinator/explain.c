@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/util.h"
 #include "coordinator/session.h"
+#include "coordinator/tokens.h"
 
 static int by_value(const void *a, const void *b) {
   uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -89,9 +90,13 @@ static br_status run_and_drop(brant_session *s, br_query *q, br_error *err) {
   br_batch *b = NULL;
   BR_TRY(br_shared_open(s, q, err));
   br_driver_submit(s->driver, q);
-  BR_TRY(br_rows_open(s, q, &rows, err));
-  br_status status = BR_OK;
+  atomic_store(&s->explaining, q->id); /* brant_interrupt stops it */
+  br_status status = br_rows_open(s, q, &rows, err);
+  if (status == BR_OK) status = br_session_check_interrupt(s, err);
+  if (status != BR_OK) goto done;
   while ((status = br_rows_next(rows, &b, err)) == BR_OK && b != NULL) br_batch_unref(b);
+done:
+  atomic_store(&s->explaining, 0);
   br_rows_free(rows);
   return status;
 }
@@ -141,7 +146,7 @@ static char *as_text(br_query *q, bool analyzed) {
   return br_buf_take(&b);
 }
 
-static br_status explain(brant_session *s, const char *sql, bool analyze, bool json, char **text, br_error *err) {
+br_status br_explain_text(brant_session *s, const char *sql, bool analyze, bool json, char **text, br_error *err) {
   br_prepared p = {0};
   br_status status = br_prepare(s, sql, true, &p, err);
   if (status != BR_OK) return status;
@@ -156,6 +161,50 @@ static br_status explain(brant_session *s, const char *sql, bool analyze, bool j
   return status;
 }
 
+/* ---- the statement */
+
+/* The options between the parentheses, and what follows them. False: one that DuckDB has and this has not. */
+static bool parse_options(const char *p, br_explain_request *out) {
+  const char *t;
+  size_t n;
+  while (br_token_next(&p, &t, &n)) {
+    if (*t == ')') {
+      out->select = p;
+      return true;
+    }
+    if (br_token_is(t, n, "analyze"))
+      out->analyze = true;
+    else if (br_token_is(t, n, "duckdb"))
+      out->duckdb = true;
+    else if (br_token_is(t, n, "json"))
+      out->json = true;
+    else if (!br_token_is(t, n, "format") && !br_token_is(t, n, "text") && *t != ',')
+      return false;
+  }
+  return false;
+}
+
+bool br_explain_parse(const char *sql, br_explain_request *out) {
+  const char *p = sql, *t, *after;
+  size_t n;
+  *out = (br_explain_request){0};
+  if (!br_token_next(&p, &t, &n) || !br_token_is(t, n, "explain")) return false;
+  after = p;
+  if (br_token_next(&p, &t, &n) && br_token_is(t, n, "analyze")) {
+    out->analyze = true;
+    after = p;
+    if (!br_token_next(&p, &t, &n)) return false;
+  }
+  out->select = after;
+  const char *q = p, *next;
+  size_t m;
+  /* a parenthesis may open the SELECT itself */
+  if (*t != '(' || !br_token_next(&q, &next, &m) || *next == '(' || br_token_is(next, m, "select") ||
+      br_token_is(next, m, "from") || br_token_is(next, m, "with") || br_token_is(next, m, "values"))
+    return true;
+  return parse_options(p, out);
+}
+
 int brant_explain(brant_session *s, const char *sql, int analyze, int json, char **text, brant_error *err) {
   br_error e;
   br_error_clear(&e);
@@ -163,7 +212,7 @@ int brant_explain(brant_session *s, const char *sql, int analyze, int json, char
   br_status status = br_session_classify(s->db, sql, &kind, &e);
   if (status == BR_OK && kind != BR_STMT_SELECT)
     status = br_fail(&e, BR_INVALID, BR_BLAME_USER, "only a SELECT has stages to explain");
-  if (status == BR_OK) status = explain(s, sql, analyze != 0, json != 0, text, &e);
+  if (status == BR_OK) status = br_explain_text(s, sql, analyze != 0, json != 0, text, &e);
   if (status != BR_OK) br_error_export(&e, err);
   return status;
 }

@@ -72,6 +72,7 @@ struct brant_session {
       views;         /* statements that tasks need: extensions, attached files; views and macros of whole-query tasks */
   br_texts detached; /* names that were attached once */
   br_texts setting_names, setting_values; /* DuckDB settings that the caller changed and that may change results */
+  _Atomic uint64_t explaining;            /* the query that EXPLAIN ANALYZE runs; 0: none */
   bool has_local_tables;                  /* tables live in this process: refused plans must run here */
 };
 
@@ -114,6 +115,18 @@ br_schema *br_rows_schema(br_rows *r);
 BR_MUST_USE br_status br_rows_next(br_rows *r, br_batch **out, br_error *err); /* *out NULL: end */
 void br_rows_cancel(br_rows *r);                                               /* any thread */
 void br_rows_free(br_rows *r);
+
+/* ---- explain.c */
+typedef struct br_explain_request {
+  const char *select; /* in the statement's text */
+  bool analyze, json;
+  bool duckdb; /* EXPLAIN (DUCKDB): DuckDB's own plan */
+} br_explain_request;
+/* EXPLAIN [ANALYZE] [(option, …)] statement; options: ANALYZE, DUCKDB, FORMAT JSON, FORMAT TEXT. False: it is something else. */
+bool br_explain_parse(const char *sql, br_explain_request *out);
+/* The stages of a SELECT. Free *text. */
+BR_MUST_USE br_status br_explain_text(brant_session *s, const char *sql, bool analyze, bool json, char **text,
+                                      br_error *err);
 
 void br_error_export(const br_error *from, brant_error *to);
 
