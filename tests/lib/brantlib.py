@@ -109,14 +109,15 @@ class Query:
 
 
 class Session:
-    """brant_session. workers, threads, memory (bytes), distribute = auto|always|never, settings by set()."""
+    """brant_session. workers, threads, memory (bytes), distribute = auto|always|never, mode = auto|staged|eager, settings by set()."""
 
     def __init__(self, workers=3, threads=1, memory=0, distribute="always", temp_dir=None, settings=None, listen_port=0,
-                 external_workers=0, secret=None):
+                 external_workers=0, secret=None, mode="auto", listen_host=None):
         self.lib = _load()
         o = _Options(size=C.sizeof(_Options), workers=workers, threads=threads, memory_bytes=memory,
                      temp_dir=str(temp_dir).encode() if temp_dir else None,
                      distribute={"auto": 0, "always": 1, "never": 2}[distribute], listen_port=listen_port,
+                     listen_host=listen_host.encode() if listen_host else None, mode={"auto": 0, "staged": 1, "eager": 2}[mode],
                      external_workers=external_workers, secret=secret.encode() if secret else None)
         self._h, err = C.c_void_p(), _Error()
         if self.lib.brant_open(C.byref(o), C.byref(self._h), C.byref(err)):
