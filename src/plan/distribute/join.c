@@ -172,6 +172,23 @@ static br_status join_in_one_task(br_dist *d, const br_node *n, const join_kind 
   return join_here(d, n, kind, l, r, "", out, err);
 }
 
+/* DuckDB gives a scan the Bloom filter of a join's build side only if that side has a filter of its own, which an input has not
+ * (measured: TPC-H q04 at scale 10 probes 2.7 M rows of lineitem with it and 38 M without). NULL keys find no partner in these
+ * joins, so asking for keys that are not NULL changes no answer. */
+static void ask_not_null(br_dist *d, const br_node *n, const join_kind *kind, bool right, br_drel *moved) {
+  bool unmatched_unseen = !strcmp(kind->name, "INNER") || !strcmp(kind->name, right ? "SEMI" : "RIGHT_SEMI");
+  size_t count = n->kind == BR_NODE_CROSS || n->kind == BR_NODE_ASOF_JOIN ? 0 : br_j_count(n->json, "conditions");
+  for (size_t i = 0; i < count && unmatched_unseen && moved->n_branches == 1; i++) {
+    const json_t *c = br_j_at(n->json, "conditions", i);
+    int64_t column = br_expr_column(br_j_get(c, right ? "right" : "left"), moved);
+    if (!br_j_is(c, "comparison", "COMPARE_EQUAL") || column < 0) continue;
+    moved->branches[0].sql = br_arena_printf(d->arena, "SELECT t.*\nFROM %s t\nWHERE (t.c%lld IS NOT NULL)",
+                                             br_block(d, moved->branches[0].sql), (long long)column);
+    moved->branches[0].plain_read = -1;
+    return;
+  }
+}
+
 static br_status broadcast_join(br_dist *d, const br_node *n, const join_kind *kind, br_drel *l, br_drel *r, bool right,
                                 const char *why, br_drel *out, br_error *err) {
   br_drel *moved = right ? r : l, *stays = right ? l : r;
@@ -181,7 +198,9 @@ static br_status broadcast_join(br_dist *d, const br_node *n, const join_kind *k
     BR_TRY(br_exchange_single(d, moved, stays->branches[0].open->reason, false, err));
     return join_here(d, n, kind, l, r, "", out, err);
   }
+  bool constant = br_is_constant(moved);
   BR_TRY(br_exchange_broadcast(d, moved, why, err));
+  if (!constant) ask_not_null(d, n, kind, right, moved);
   return join_here(d, n, kind, l, r, right ? " (right side broadcast)" : " (left side broadcast)", out, err);
 }
 
@@ -238,18 +257,22 @@ static br_status exchange_unless(br_dist *d, br_drel *r, const br_hash_keys *k, 
 
 /* The semi join with the stored keys of the other side's producer; NULL: no key is stored. own: in the order of its keys. */
 static const char *filter_text(br_dist *d, const br_hash_keys *own, const br_open *other, uint32_t number) {
-  br_buf names = {0}, on = {0};
+  br_buf names = {0}, on = {0}, not_null = {0};
   const char *text = NULL;
   for (size_t i = 0; i < own->n && i < other->n_key_at; i++) {
     if (other->key_at[i] < 0) continue;
     br_buf_printf(&names, "%sc%lld AS k%zu", names.len ? ", " : "", (long long)other->key_at[i], i);
+    if (!not_null.len) br_buf_printf(&not_null, "c%lld", (long long)other->key_at[i]); /* as in ask_not_null */
     br_buf_printf(&on, "%s%s = f.k%zu", on.len ? " AND " : "", own->texts[i], i);
   }
   if (names.len)
-    text = br_arena_printf(d->arena, " " BR_FILTER_BEGIN " SEMI JOIN (SELECT %s FROM input(%u)) f ON %s " BR_FILTER_END,
-                           number, br_buf_cstr(&names), number, br_buf_cstr(&on));
+    text = br_arena_printf(d->arena,
+                           " " BR_FILTER_BEGIN
+                           " SEMI JOIN (SELECT %s FROM input(%u) WHERE %s IS NOT NULL) f ON %s " BR_FILTER_END,
+                           number, br_buf_cstr(&names), number, br_buf_cstr(&not_null), br_buf_cstr(&on));
   br_buf_free(&names);
   br_buf_free(&on);
+  br_buf_free(&not_null);
   return text;
 }
 
