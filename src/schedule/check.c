@@ -31,11 +31,12 @@ static bool bad(report *r, const char *fmt, ...) {
 /* ---- one task */
 static void check_flight(report *r, const br_sched *s, const sched_query *q, const sched_stage *st, const sched_task *t,
                          const char *name) {
-  bool flies = t->running_on != BR_SCHED_NONE;
+  bool flies = t->now != 0;
   bool flying_state = t->state == BR_TASK_ASSIGNED || t->state == BR_TASK_RUNNING;
-  MUST(r, flies == flying_state, "%s is in state %u, running_on %u", name, t->state, t->running_on);
+  MUST(r, flies == flying_state && flies == (t->running_on != BR_SCHED_NONE), "%s is in state %u, running_on %u", name,
+       t->state, t->running_on);
   if (!flies) return;
-  br_attempt_id id = br_sched_attempt(q, st, t, t->attempt);
+  br_attempt_id id = br_sched_attempt(q, st, t, t->now);
   MUST(r, t->will, "%s runs, but nobody needs it", name);
   MUST(r, !t->held, "%s runs and waits", name);
   MUST(r, t->running_on < s->n_workers && s->workers[t->running_on].state == SCHED_LIVE, "%s runs on a lost worker",
@@ -58,15 +59,15 @@ static void check_list(report *r, const sched_stage *st, const sched_task *t, co
   bool listed = t->list != BR_SCHED_NONE;
   MUST(r, listed == (t->state == BR_TASK_READY), "%s is in state %u and %s", name, t->state,
        listed ? "listed" : "not listed");
-  MUST(r, listed == (t->will && st->open && !t->held && t->running_on == BR_SCHED_NONE),
+  MUST(r, listed == (t->will && st->open && !t->held && t->now == 0),
        "%s is %s (needed %d, open %d, held %d, running on %u)", name, listed ? "listed" : "not listed", t->will,
        st->open, t->held, t->running_on);
 }
 
-/* An indeterminate input: whoever read it must have read what is there now. */
+/* An indeterminate input: whoever read it must have read what is there now, or what comes. */
 static void check_reads(report *r, const sched_query *q, const sched_stage *st, const sched_task *t, const char *name) {
   uint32_t me = (uint32_t)(t - st->tasks);
-  if (!t->alive && t->running_on == BR_SCHED_NONE) return;
+  if (!t->alive && t->now == 0) return;
   for (size_t k = 0; k < st->n_inputs; k++) {
     const br_sched_input *in = &st->inputs[k];
     const sched_stage *p = &q->stages[in->stage];
@@ -75,11 +76,26 @@ static void check_reads(report *r, const sched_query *q, const sched_stage *st, 
          in->stage, p->version);
     for (uint32_t i = 0; i < p->n_tasks && p->indeterminate; i++) {
       if (in->kind == BR_READ_FORWARD && (uint64_t)in->first + i != me) continue;
-      MUST(r, !p->tasks[i].alive || p->tasks[i].since <= version,
-           "%s read table %u of stage %u, but its indeterminate task %u was made again for table %u", name, version,
+      MUST(r, !br_sched_named(q, &p->tasks[i]) || p->tasks[i].since <= version,
+           "%s read table %u of stage %u, but its indeterminate task %u is made again for table %u", name, version,
            in->stage, i, p->tasks[i].since);
     }
   }
+}
+
+/* EAGER: what runs bound reads what is there or what runs. So there is always somebody who can go on. */
+static void check_bound(report *r, const sched_query *q) {
+  sched_named *stages = br_calloc(q->n_stages, sizeof *stages);
+  for (uint32_t i = 0; i < q->n_stages; i++) stages[i] = br_sched_look(q, &q->stages[i]);
+  for (uint32_t i = 0; i < q->n_stages && !r->bad; i++)
+    for (uint32_t t = 0; t < q->stages[i].n_tasks; t++) {
+      const sched_task *task = &q->stages[i].tasks[t];
+      MUST(r, task->now == 0 || !task->bound || !br_sched_broken(q, &q->stages[i], task, stages),
+           "query %llu stage %u task %u is bound to what is not there", (unsigned long long)q->id, i, t);
+      MUST(r, q->eager || task->now == 0 || !task->bound, "query %llu is staged, but stage %u task %u is bound",
+           (unsigned long long)q->id, i, t);
+    }
+  free(stages);
 }
 
 static void check_task(report *r, const br_sched *s, const sched_query *q, const sched_stage *st, const sched_task *t) {
@@ -127,10 +143,12 @@ static void check_need(report *r, const sched_query *q, const sched_stage *st, u
 }
 
 static void check_stage(report *r, const br_sched *s, const sched_query *q, const sched_stage *st) {
-  uint32_t todo = 0, alive = 0, ready = 0, unread = 0, counts[8] = {0}, me = (uint32_t)(st - q->stages), listed = 0;
-  bool open = true;
+  uint32_t todo = 0, alive = 0, ready = 0, unread = 0, flying = 0, counts[8] = {0}, me = (uint32_t)(st - q->stages),
+           listed = 0;
+  bool open = br_sched_may_open(q, st);
   for (uint32_t i = 0; i < st->n_tasks; i++) {
     const sched_task *t = &st->tasks[i];
+    flying += t->now != 0;
     check_task(r, s, q, st, t);
     check_need(r, q, st, i);
     todo += t->will;
@@ -143,7 +161,7 @@ static void check_stage(report *r, const br_sched *s, const sched_query *q, cons
     for (uint32_t at = st->lists[l].head; at != BR_SCHED_NONE && listed <= st->n_tasks;
          at = st->tasks[at].next, listed++)
       MUST(r, st->tasks[at].list == l, "stage %u: task %u is in list %u, but says %u", me, at, l, st->tasks[at].list);
-  for (size_t k = 0; k < st->n_inputs; k++) open &= q->stages[st->inputs[k].stage].todo == 0;
+  MUST(r, flying == st->flying, "stage %u: %u attempts are under way, counted %u", me, flying, st->flying);
   MUST(r, todo == st->todo && alive == st->alive && ready == st->ready && unread == st->unread && listed == ready,
        "stage %u: counts are todo %u/%u alive %u/%u ready %u/%u unread %u/%u listed %u", me, st->todo, todo, st->alive,
        alive, st->ready, ready, st->unread, unread, listed);
@@ -153,7 +171,7 @@ static void check_stage(report *r, const br_sched *s, const sched_query *q, cons
   MUST(r, open == st->open, "stage %u is %s, its inputs say otherwise", me, st->open ? "open" : "closed");
   MUST(r, st->done == (st->todo == 0), "stage %u has %u tasks to do and is %s", me, st->todo,
        st->done ? "done" : "not done");
-  MUST(r, st->todo > 0 || !br_sched_stage_demanded(q, st) || (!st->dirty && st->version > 0),
+  MUST(r, q->eager || st->todo > 0 || !br_sched_stage_demanded(q, st) || (!st->dirty && st->version > 0),
        "stage %u: its readers may run, but its table %u is not up to date", me, st->version);
 }
 
@@ -165,13 +183,17 @@ static void check_query(report *r, const br_sched *s, const sched_query *q) {
     todo += st->todo;
     ready += st->ready;
     unread += st->unread;
+    MUST(r, !q->eager || st->flows == (st->todo == st->flying), "stage %u of an eager query flows or not", i);
     running += st->counts[BR_TASK_ASSIGNED] + st->counts[BR_TASK_RUNNING];
   }
   MUST(r, todo == q->todo && ready == q->ready && unread == q->unread && running == q->running,
        "query %llu: counts are todo %u/%u ready %u/%u unread %u/%u running %u/%u", (unsigned long long)q->id, q->todo,
        todo, q->ready, ready, q->unread, unread, q->running, running);
+  check_bound(r, q);
+  MUST(r, q->max_running == 0 || q->running <= q->max_running, "query %llu runs %u attempts, %u are allowed",
+       (unsigned long long)q->id, q->running, q->max_running);
   MUST(r, todo + unread > 0, "query %llu is complete, but still there", (unsigned long long)q->id);
-  MUST(r, !q->doom && !q->touched && !q->replan, "query %llu was not settled", (unsigned long long)q->id);
+  MUST(r, !q->doom && !q->touched && !q->replan && !q->quiet, "query %llu was not settled", (unsigned long long)q->id);
 }
 
 /* ---- workers */
@@ -202,8 +224,8 @@ static void check_slots(report *r, const br_sched *s, uint32_t at) {
     used += slot->used;
     if (!slot->used || slot->cancelling) continue;
     bool found = br_sched_task_find(s, slot->attempt.query, slot->attempt.stage, slot->attempt.task, &q, &st, &t);
-    MUST(r, found && t->running_on == at && t->attempt == slot->attempt.attempt,
-         "worker %u: a slot is taken for nothing", w->id);
+    MUST(r, found && t->running_on == at && t->now == slot->attempt.attempt, "worker %u: a slot is taken for nothing",
+         w->id);
   }
   MUST(r, used == w->used && used <= w->n_slots, "worker %u: %u of %u slots are used, counted %u", w->id, used,
        w->n_slots, w->used);
@@ -234,6 +256,7 @@ static void check_worker(report *r, const br_sched *s, uint32_t at) {
 static void check_progress(report *r, const br_sched *s) {
   for (uint32_t i = 0; i < s->n_queries && s->n_free > 0; i++)
     for (uint32_t k = 0; k < s->queries[i]->n_stages; k++) {
+      if (s->queries[i]->max_running && s->queries[i]->running >= s->queries[i]->max_running) break;
       const sched_stage *st = &s->queries[i]->stages[k];
       for (uint32_t l = 0; l < st->n_lists; l++) {
         uint32_t at = st->lists[l].head;

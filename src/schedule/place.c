@@ -38,12 +38,16 @@ static void run(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, uin
     br_sched_doom(s, q, &err);
     return;
   }
-  t->attempt++;
+  br_sched_bind(q, st, t, out);
+  t->now = ++t->attempt;
   t->running_on = w;
-  uint32_t *reads = &st->reads[(size_t)(t - st->tasks) * st->n_inputs];
-  for (size_t k = 0; k < st->n_inputs; k++) reads[k] = q->stages[st->inputs[k].stage].version;
+  if (q->eager) { /* the next table names it */
+    t->since = st->version + 1;
+    st->dirty = true;
+  }
   br_sched_set_state(st, t, BR_TASK_ASSIGNED);
   q->running++;
+  st->flying++;
   q->served = s->workers[w].served = ++s->turn;
   br_action *a = br_sched_act(out, BR_ACT_RUN, q->id);
   a->attempt = br_sched_attempt(q, st, t, t->attempt);
@@ -51,6 +55,7 @@ static void run(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, uin
   a->worker = s->workers[w].id;
   a->incarnation = s->workers[w].incarnation;
   br_sched_slot_take(s, w, &a->attempt);
+  br_sched_flow(s, q, st);
 }
 
 /* The first tasks of a list; true: one of them was placed. */
@@ -90,6 +95,7 @@ static sched_query *next_query(const br_sched *s) {
   for (uint32_t i = 0; i < s->n_queries; i++) {
     sched_query *q = s->queries[i];
     if (q->ready == 0 || q->doom || q->blocked == s->pass) continue;
+    if (q->max_running && q->running >= q->max_running) continue;
     if (best) {
       uint64_t l = (uint64_t)q->running * best->weight, r = (uint64_t)best->running * q->weight;
       if (l > r || (l == r && q->served > best->served)) continue;

@@ -4,10 +4,12 @@
  *
  *   1. want: from the last stage to the first, a task has to run when its output is needed (by the caller, or by a task that has to run)
  *      and is not alive. So recovery is the same computation as the first run, and reaches back exactly as far as it must.
- *   2. void: when an indeterminate output is made again, whatever read the dead one mixes two versions of it: running readers are cancelled,
- *      committed ones count as never made, and so do their readers. That may want more: back to 1, until nothing changes (each
- *      round unmakes at least one output, so it ends).
- *   3. apply: new and vanished needs, done stages, tables, dropped stages, opened and closed stages.
+ *   2. void: what read an indeterminate output that is made again, or what was made from that, mixes two versions of it: running attempts are
+ *      cancelled, committed ones count as never made. Who read what is known by table versions, exactly: a reader is too old when its version
+ *      is before the first one that names the attempt that counts now. 
+ *   3. EAGER: readers that are bound to what is not there any more are cancelled. What they wrote may have been read, so as long as 2 or 3 change
+ *      anything: back to 1. Each round unmakes an output or stops an attempt, so it ends.
+ *   4. apply: new and vanished needs, done stages, tables, retired and dropped stages, opened and closed stages.
  *
  * O(tasks + inputs) a round. One thread.
  */
@@ -69,33 +71,53 @@ static void doom_if_read(br_sched *s, sched_query *q, const sched_stage *st, con
   br_sched_doom(s, q, &err);
 }
 
-static bool void_task(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, br_actions *out) {
-  bool changed = false;
-  if (t->running_on != BR_SCHED_NONE) {
-    br_sched_cancel_attempt(s, q, st, t, out);
-    changed = true;
-  }
-  if (t->made_by == 0) return changed;
-  doom_if_read(s, q, st, t);
-  if (t->alive) br_sched_drop_output(s, q, st, t, out);
-  t->made_by = 0;
-  t->voided = true;
-  return true;
+/* The first table whose readers have read what counts of this task; older ones have read what it does not stand for any more. 0: any. */
+static uint32_t floor_of(const sched_query *q, const sched_stage *st, const sched_task *t) {
+  if (t->voided) return st->version + 1;
+  if (!st->indeterminate) return 0; /* made again it is the same */
+  if (!t->alive && !t->want) return 0;
+  return br_sched_named(q, t) ? t->since : st->version + 1;
 }
 
-static bool void_readers(br_sched *s, sched_query *q, sched_stage *st, uint32_t task, bool *all, br_actions *out) {
+/* What the newest attempt of this task has read, or reads, does not go together with what is there now. */
+static bool void_task(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, br_actions *out) {
+  bool changed = t->now != 0 || t->made_by != 0;
+  bool seen = t->made_by != 0 || (q->eager && t->since <= st->version); /* somebody may have read what it wrote */
+  if (t->now != 0) br_sched_cancel_attempt(s, q, st, t, out);
+  if (t->made_by != 0) doom_if_read(s, q, st, t);
+  if (t->alive) br_sched_drop_output(s, q, st, t, out);
+  t->made_by = 0;
+  t->voided |= seen; /* once for each input that is void */
+  return changed;
+}
+
+static bool void_older(br_sched *s, sched_query *q, const sched_consumer *by, sched_task *r, uint32_t floor,
+                       br_actions *out) {
+  sched_stage *c = &q->stages[by->stage];
+  size_t me = (size_t)(r - c->tasks);
+  if (r->attempt == 0 || c->reads[me * c->n_inputs + by->input] >= floor) return false;
+  return void_task(s, q, c, r, out);
+}
+
+static bool void_forward(br_sched *s, sched_query *q, const sched_stage *st, uint32_t task, uint32_t floor,
+                         br_actions *out) {
   bool changed = false;
   for (size_t k = 0; k < st->n_consumers; k++) {
     sched_stage *c = &q->stages[st->consumers[k].stage];
     const br_sched_input *in = &c->inputs[st->consumers[k].input];
-    if (in->kind == BR_READ_FORWARD) {
-      sched_task *r = forward_reader(c, in, task);
-      if (r) changed |= void_task(s, q, c, r, out);
-    } else if (!*all) {
-      for (uint32_t i = 0; i < c->n_tasks; i++) changed |= void_task(s, q, c, &c->tasks[i], out);
-    }
+    sched_task *r = in->kind == BR_READ_FORWARD ? forward_reader(c, in, task) : NULL;
+    if (r) changed |= void_older(s, q, &st->consumers[k], r, floor, out);
   }
-  *all = true;
+  return changed;
+}
+
+static bool void_all(br_sched *s, sched_query *q, const sched_stage *st, uint32_t floor, br_actions *out) {
+  bool changed = false;
+  for (size_t k = 0; k < st->n_consumers; k++) {
+    sched_stage *c = &q->stages[st->consumers[k].stage];
+    if (c->inputs[st->consumers[k].input].kind == BR_READ_FORWARD) continue;
+    for (uint32_t i = 0; i < c->n_tasks; i++) changed |= void_older(s, q, &st->consumers[k], &c->tasks[i], floor, out);
+  }
   return changed;
 }
 
@@ -103,34 +125,40 @@ static bool void_mixed(br_sched *s, sched_query *q, br_actions *out) {
   bool changed = false;
   for (uint32_t i = 0; i < q->n_stages; i++) {
     sched_stage *st = &q->stages[i];
-    bool all = false; /* the readers of the whole stage were seen */
+    uint32_t all = 0;
     for (uint32_t k = 0; k < st->n_tasks; k++) {
       sched_task *t = &st->tasks[k];
-      bool lost = st->indeterminate && t->want && t->made_by != 0;
-      bool again = lost && !t->remake;
-      if (lost) doom_if_read(s, q, st, t); /* each time: the caller's word may come after the loss */
-      if (!again && !t->voided) continue;
-      t->remake |= again;
+      if (st->indeterminate && t->want && t->made_by != 0)
+        doom_if_read(s, q, st, t); /* each time: the caller's word may come after the loss */
+      uint32_t floor = floor_of(q, st, t);
       t->voided = false;
-      changed |= void_readers(s, q, st, k, &all, out);
+      if (floor > all) all = floor;
+      if (floor > 0) changed |= void_forward(s, q, st, k, floor, out);
     }
+    if (all > 0) changed |= void_all(s, q, st, all, out);
   }
   return changed;
 }
 
-/* ---- 3. apply */
+/* ---- 4. apply */
 static void apply_wants(br_sched *s, sched_query *q, sched_stage *st, br_actions *out) {
   for (uint32_t i = 0; i < st->n_tasks; i++) {
     sched_task *t = &st->tasks[i];
     if (t->want == t->will) continue;
+    bool stopped = false;
     if (t->will) { /* nobody needs it any more */
       br_sched_unready(q, st, t);
-      if (t->running_on != BR_SCHED_NONE) br_sched_cancel_attempt(s, q, st, t, out);
+      stopped = q->eager && t->now != 0;
+      if (t->now != 0) br_sched_cancel_attempt(s, q, st, t, out);
     }
     t->will = t->want;
     st->todo += t->will ? 1 : -1u;
     q->todo += t->will ? 1 : -1u;
-    br_sched_set_state(st, t, t->will || t->made_by == 0 ? BR_TASK_PENDING : BR_TASK_COMMITTED);
+    br_sched_set_state(st, t,
+                       t->will           ? BR_TASK_PENDING
+                       : t->made_by != 0 ? BR_TASK_COMMITTED
+                       : stopped         ? BR_TASK_STOPPED
+                                         : BR_TASK_PENDING);
   }
 }
 
@@ -160,12 +188,6 @@ static void say_stage(const sched_query *q, const sched_stage *st, br_action_kin
   a->version = st->version;
 }
 
-static void publish(const sched_query *q, sched_stage *st, br_actions *out) {
-  st->dirty = false;
-  st->version++;
-  say_stage(q, st, BR_ACT_TABLE, out);
-}
-
 static void drop_stage(br_sched *s, sched_query *q, sched_stage *st, br_actions *out) {
   say_stage(q, st, BR_ACT_DROP_STAGE, out);
   for (uint32_t i = 0; i < st->n_tasks && st->alive > 0; i++)
@@ -189,7 +211,7 @@ static void finish_stage(br_sched *s, sched_query *q, sched_stage *st, br_action
   bool demanded = br_sched_stage_demanded(q, st);
   if (demanded && st->retired) { /* a loss brought it back: its table takes the RETIRE_STAGE back */
     br_sched_set_retired(s, st, false);
-    publish(q, st, out);
+    br_sched_publish(q, st, out);
   }
   if (st->todo > 0) {
     st->done = false;
@@ -199,25 +221,23 @@ static void finish_stage(br_sched *s, sched_query *q, sched_stage *st, br_action
     st->done = true;
     say_stage(q, st, BR_ACT_STAGE_DONE, out);
   }
-  if (demanded && (st->dirty || st->version == 0)) publish(q, st, out);
+  if (demanded && !q->eager && (st->dirty || st->version == 0)) br_sched_publish(q, st, out);
   if (!demanded && st->unread == 0) rest_stage(s, q, st, out);
 }
 
-static void open_or_close(br_sched *s, sched_query *q, sched_stage *st) {
-  bool open = true;
-  for (size_t k = 0; k < st->n_inputs; k++) open &= q->stages[st->inputs[k].stage].todo == 0;
-  if (!open && st->ready > 0)
-    for (uint32_t i = 0; i < st->n_tasks; i++) br_sched_unready(q, st, &st->tasks[i]);
-  st->open = open;
-  if (open && st->todo > 0)
-    for (uint32_t i = 0; i < st->n_tasks; i++) br_sched_make_ready(s, q, st, &st->tasks[i]);
-}
-
 void br_sched_plan(br_sched *s, sched_query *q, br_actions *out) {
-  want(q);
-  while (q->indeterminate && void_mixed(s, q, out)) want(q);
+  q->quiet = true;
+  for (bool changed = true; changed;) {
+    want(q);
+    changed = q->indeterminate && void_mixed(s, q, out);
+    if (q->eager) changed |= br_sched_cancel_broken(s, q, out) && q->indeterminate;
+  }
   for (uint32_t i = 0; i < q->n_stages; i++) apply_wants(s, q, &q->stages[i], out);
   for (uint32_t i = q->n_stages; i > 0; i--) q->stages[i - 1].closed = closed(q, &q->stages[i - 1]);
   for (uint32_t i = 0; i < q->n_stages; i++) finish_stage(s, q, &q->stages[i], out);
-  for (uint32_t i = 0; i < q->n_stages; i++) open_or_close(s, q, &q->stages[i]);
+  q->quiet = false;
+  for (uint32_t i = 0; i < q->n_stages; i++) {
+    q->stages[i].flows = q->stages[i].todo == q->stages[i].flying;
+    br_sched_open_or_close(s, q, &q->stages[i]);
+  }
 }

@@ -14,10 +14,11 @@ static uint32_t preferred_worker(const br_sched *s, const sched_query *q, const 
     const sched_stage *p = &q->stages[in->stage];
     if (in->kind != BR_READ_FORWARD || task < in->first || task - in->first >= p->n_tasks) continue;
     const sched_task *from = &p->tasks[task - in->first];
-    if (!from->alive || p->outlives) continue;
-    const sched_worker *w = &s->workers[from->output_at];
+    uint32_t at = from->alive ? from->output_at : from->running_on;
+    if (at == BR_SCHED_NONE || p->outlives) continue;
+    const sched_worker *w = &s->workers[at];
     if (w->draining || w->id == st->tasks[task].avoid) continue;
-    return from->output_at;
+    return at;
   }
   return BR_SCHED_NONE;
 }

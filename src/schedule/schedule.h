@@ -112,8 +112,9 @@ typedef enum br_action_kind {
   BR_ACT_RESULT, /* query, stage, attempt: this result output is committed on worker/incarnation: the caller may read it */
   BR_ACT_RETIRE_STAGE, /* query, stage: its readers are committed; kept for recovery alone, the first to go when room is needed; a later
                              TABLE of the stage for all workers takes it back: it is needed again */
-  BR_ACT_DROP_STAGE,   /* query, stage: nobody needs its outputs any more, nor can a loss bring them back into need */
-  BR_ACT_DROP_OUTPUT,  /* attempt on worker/incarnation: a loser's or a dead attempt's output */
+  BR_ACT_DROP_STAGE, /* query, stage: nobody needs its outputs any more, nor can a loss bring them back into need */
+  BR_ACT_DROP_OUTPUT, /* attempt on worker/incarnation: a loser's or a dead attempt's output (the worker may be gone when it
+                             outlives it) */
   BR_ACT_QUERY_DONE,   /* query: well */
   BR_ACT_QUERY_FAILED, /* query, error: cancels come before it, DROP_QUERY after */
   BR_ACT_DROP_QUERY,   /* query: forget everything, everywhere */

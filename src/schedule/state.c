@@ -90,7 +90,7 @@ static void init_stage(sched_stage *st, const br_sched_stage *from) {
   st->n_tasks = from->tasks;
   st->indeterminate = from->indeterminate;
   st->result = from->result;
-  st->outlives = from->outlives && !from->result; /* a result is read from its worker */
+  st->outlives = from->outlives; /* also a result, which the caller then reads from there */
   st->n_inputs = from->n_inputs;
   st->inputs = br_calloc(from->n_inputs, sizeof *st->inputs);
   if (from->n_inputs) memcpy(st->inputs, from->inputs, from->n_inputs * sizeof *st->inputs);
@@ -125,6 +125,8 @@ sched_query *br_sched_query_new(br_sched *s, const br_event *e) {
   br_error err;
   q->id = e->query;
   q->weight = e->weight ? e->weight : 1;
+  q->max_running = e->max_running;
+  q->eager = e->mode == BR_SCHED_EAGER;
   q->started_ms = s->now_ms;
   q->served = ++s->turn; /* a new query waits for its turn like the others */
   q->index = s->n_queries;
@@ -221,11 +223,12 @@ bool br_sched_output(const br_sched *s, uint64_t query, uint32_t stage, uint32_t
   sched_query *q;
   sched_stage *st;
   sched_task *t;
-  if (!br_sched_task_find(s, query, stage, task, &q, &st, &t) || !t->alive) return false;
-  out->made_by = br_sched_attempt(q, st, t, t->made_by);
-  out->worker = s->workers[t->output_at].id;
-  out->incarnation = s->workers[t->output_at].incarnation;
-  *growing = false;
+  if (!br_sched_task_find(s, query, stage, task, &q, &st, &t) || !br_sched_named(q, t)) return false;
+  *growing = !t->alive;
+  const sched_worker *w = &s->workers[t->alive ? t->output_at : t->running_on];
+  out->made_by = br_sched_attempt(q, st, t, t->alive ? t->made_by : t->now);
+  out->worker = w->id;
+  out->incarnation = w->incarnation;
   return true;
 }
 

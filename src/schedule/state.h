@@ -6,7 +6,8 @@
  *   ready.c    ready lists and the hold (backoff) heap
  *   workers.c  workers and their slots: join, drain, loss, probes
  *   tasks.c    answers about attempts: started, done, failed, executor lost
- *   plan.c     which tasks have to run (lineage, recovery), done and dropped stages, published tables
+ *   flow.c     open stages, published tables, bound readers
+ *   plan.c     which tasks have to run (lineage, recovery), done, retired and dropped stages
  *   place.c    ready tasks onto free slots
  *   step.c     one event: handle, timers, settle, place, wake
  *   check.c    the invariants
@@ -40,16 +41,17 @@ typedef struct sched_task {
   bool alive : 1;      /* its output can be read: made by made_by, on worker output_at */
   bool read : 1;       /* result: the caller has it */
   bool held : 1;       /* waits for its backoff; one entry in the hold heap */
-  bool remake : 1;     /* its dead output is made again and its readers know that already */
-  bool voided : 1;     /* its output mixes lost inputs; inside one void pass only */
+  bool voided : 1;     /* what it wrote mixes lost inputs; inside one void pass only */
+  bool bound : 1;      /* its attempt under way was started with inputs that were being written */
   uint8_t charged;     /* failures that count against max_attempts */
   uint8_t deaths;      /* executors and workers that died under it, in quarters of an executor */
   uint8_t fetches;     /* uncharged fetch failures */
   uint16_t attempt;    /* the newest, 0: none */
   uint16_t made_by;    /* attempt whose output counts (alive or dead), 0: none */
+  uint16_t now;        /* the attempt under way, 0: none */
   uint32_t running_on; /* worker index, NONE: no attempt under way */
   uint32_t output_at;  /* worker index */
-  uint32_t since;      /* first table version with this output */
+  uint32_t since;      /* first table version that names the newest attempt (EAGER) or output */
   uint32_t avoid;      /* id of the worker where it failed last, 0: none */
   uint32_t list;       /* ready list that it is in, NONE: none */
   uint32_t prev, next; /* in that list */
@@ -72,7 +74,8 @@ typedef struct sched_stage {
   uint32_t *reads; /* [task * n_inputs + input]: table version that the newest attempt reads */
   bool indeterminate, result, outlives;
   bool last;               /* neither result nor consumers: its work counts, not its output */
-  bool open;               /* all inputs are there: its tasks may run */
+  bool open;               /* all inputs are there, or come: its tasks may run */
+  bool flows;              /* EAGER: each task is committed or has a slot */
   bool done;               /* STAGE_DONE was said for the present outputs */
   bool retired;            /* RETIRE_STAGE was said for the present outputs */
   bool closed;             /* none of its tasks can have to run again, whatever is lost (of the last plan) */
@@ -80,6 +83,7 @@ typedef struct sched_stage {
   bool forward;            /* has a FORWARD input: ready tasks are listed by worker */
   uint32_t version;        /* of the published table, 0: none yet */
   uint32_t todo;           /* tasks with will */
+  uint32_t flying;         /* tasks with an attempt under way that tables may name */
   uint32_t wanted;         /* tasks with want */
   uint32_t alive;          /* tasks with alive */
   uint32_t unread;         /* result tasks that the caller has not read */
@@ -91,14 +95,16 @@ typedef struct sched_stage {
 
 typedef struct sched_query {
   uint64_t id;
-  uint32_t weight;
+  uint32_t weight, max_running; /* max_running 0: no bound */
   sched_stage *stages;
   uint32_t n_stages;
   uint32_t todo, ready, running, unread; /* sums over its stages; running: attempts that were not cancelled */
   uint64_t started_ms, served;           /* served: number of its last placement */
   uint64_t blocked;                      /* placement pass in which none of its tasks fits */
   bool indeterminate;                    /* one of its stages is */
+  bool eager;
   bool touched, replan;
+  bool quiet;     /* a plan is being made, or it ends: stages are opened later, or never */
   br_error *doom; /* set: it is about to fail with this */
   uint32_t index; /* in sched.queries */
 } sched_query;
@@ -212,9 +218,9 @@ void br_sched_task_failed(br_sched *s, const br_event *e, br_actions *out);
 void br_sched_executor_lost(br_sched *s, const br_event *e);
 void br_sched_fetch_failed(br_sched *s, const br_event *e, br_actions *out);
 void br_sched_result_read(br_sched *s, const br_event *e, br_actions *out);
-void br_sched_outputs_lost(br_sched *s, const br_event *e);
+void br_sched_outputs_lost(br_sched *s, const br_event *e, br_actions *out);
 /* The attempt under way is over without a commit; its slot is not touched. The task waits for its next turn. */
-void br_sched_attempt_over(sched_query *q, sched_stage *st, sched_task *t);
+void br_sched_attempt_over(br_sched *s, sched_query *q, sched_stage *st, sched_task *t);
 /* An executor (quarters: BR_SCHED_DEATH) or a worker died under it: counted; the query fails when that were too many. */
 void br_sched_task_death(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, uint32_t quarters,
                          const br_error *why);
@@ -222,6 +228,22 @@ uint32_t br_sched_failures(const sched_task *t); /* for its backoff */
 void br_sched_cancel_attempt(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, br_actions *out);
 void br_sched_kill_output(br_sched *s, sched_stage *st, sched_task *t);
 void br_sched_drop_output(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, br_actions *out);
+
+/* ---- flow.c */
+typedef struct sched_named {
+  bool all;       /* every task of the stage is named by a table that would be published now */
+  uint32_t since; /* the newest of them */
+} sched_named;
+bool br_sched_may_open(const sched_query *q, const sched_stage *st);
+void br_sched_open_or_close(br_sched *s, sched_query *q, sched_stage *st);
+void br_sched_flow(br_sched *s, sched_query *q, sched_stage *st); /* todo or flying changed */
+bool br_sched_named(const sched_query *q, const sched_task *t);
+void br_sched_publish(const sched_query *q, sched_stage *st, br_actions *out);
+void br_sched_bind(sched_query *q, sched_stage *st, sched_task *t, br_actions *out); /* its next attempt starts */
+sched_named br_sched_look(const sched_query *q, const sched_stage *st);
+/* Something that the attempt under way reads is not there any more under the name it knows; stages: by stage. */
+bool br_sched_broken(const sched_query *q, const sched_stage *st, const sched_task *t, const sched_named *stages);
+bool br_sched_cancel_broken(br_sched *s, sched_query *q, br_actions *out);
 
 /* ---- plan.c */
 void br_sched_plan(br_sched *s, sched_query *q, br_actions *out);

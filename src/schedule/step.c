@@ -66,7 +66,7 @@ static void handle(br_sched *s, const br_event *e, br_actions *out) {
     case BR_EV_PROBED: br_sched_worker_probed(s, e, out); break;
     case BR_EV_OUTPUTS_LOST:
       heard(s, e);
-      br_sched_outputs_lost(s, e);
+      br_sched_outputs_lost(s, e, out);
       break;
     case BR_EV_TICK: break;
   }
@@ -93,25 +93,28 @@ static void no_worker_timers(br_sched *s) {
 
 /* ---- settle */
 static void fail_query(br_sched *s, sched_query *q, br_actions *out) {
+  q->quiet = true;
   for (uint32_t i = 0; i < q->n_stages && q->running > 0; i++) {
     sched_stage *st = &q->stages[i];
     for (uint32_t t = 0; t < st->n_tasks; t++)
-      if (st->tasks[t].running_on != BR_SCHED_NONE) br_sched_cancel_attempt(s, q, st, &st->tasks[t], out);
+      if (st->tasks[t].now != 0) br_sched_cancel_attempt(s, q, st, &st->tasks[t], out);
   }
   br_sched_act(out, BR_ACT_QUERY_FAILED, q->id)->error = *q->doom;
   br_sched_act(out, BR_ACT_DROP_QUERY, q->id);
   br_sched_query_free(s, q);
 }
 
+/* It stays touched meanwhile, so that it is not listed again: what a plan or its end cancels needs no other plan. */
 static void settle_query(br_sched *s, sched_query *q, br_actions *out) {
-  if (q->replan && !q->doom) br_sched_plan(s, q, out); /* may doom it; it is still touched, so not listed twice */
-  q->replan = q->touched = false;
+  if (q->replan && !q->doom) br_sched_plan(s, q, out); /* may doom it */
   if (q->doom) {
     fail_query(s, q, out);
   } else if (q->todo == 0 && q->unread == 0) {
     br_sched_act(out, BR_ACT_QUERY_DONE, q->id);
     br_sched_act(out, BR_ACT_DROP_QUERY, q->id);
     br_sched_query_free(s, q);
+  } else {
+    q->replan = q->touched = false;
   }
 }
 

@@ -14,14 +14,24 @@
 #include "schedule/state.h"
 
 /* ---- the life of an attempt */
-void br_sched_attempt_over(sched_query *q, sched_stage *st, sched_task *t) {
+static void land(sched_query *q, sched_stage *st, sched_task *t) {
+  t->now = 0;
   t->running_on = BR_SCHED_NONE;
   q->running--;
+  st->flying--;
   br_sched_set_state(st, t, BR_TASK_PENDING);
 }
 
+void br_sched_attempt_over(br_sched *s, sched_query *q, sched_stage *st, sched_task *t) {
+  land(q, st, t);
+  if (!q->eager) return;
+  st->dirty = true;
+  if (t->since <= st->version) br_sched_touch(s, q, true); /* a table named it: somebody may be bound to it */
+  br_sched_flow(s, q, st);
+}
+
 void br_sched_cancel_attempt(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, br_actions *out) {
-  br_attempt_id id = br_sched_attempt(q, st, t, t->attempt);
+  br_attempt_id id = br_sched_attempt(q, st, t, t->now);
   sched_worker *w = &s->workers[t->running_on];
   sched_slot *slot = br_sched_slot_find(w, &id);
   BR_ASSERT(slot != NULL);
@@ -32,7 +42,7 @@ void br_sched_cancel_attempt(br_sched *s, sched_query *q, sched_stage *st, sched
   a->attempt = id;
   a->worker = w->id;
   a->incarnation = w->incarnation;
-  br_sched_attempt_over(q, st, t);
+  br_sched_attempt_over(s, q, st, t);
 }
 
 void br_sched_kill_output(br_sched *s, sched_stage *st, sched_task *t) {
@@ -44,13 +54,10 @@ void br_sched_kill_output(br_sched *s, sched_stage *st, sched_task *t) {
 }
 
 void br_sched_drop_output(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, br_actions *out) {
-  const sched_worker *w = &s->workers[t->output_at];
-  if (w->state == SCHED_LIVE) { /* else: a file that outlived its worker; it goes with the query */
-    br_action *a = br_sched_act(out, BR_ACT_DROP_OUTPUT, q->id);
-    a->attempt = br_sched_attempt(q, st, t, t->made_by);
-    a->worker = w->id;
-    a->incarnation = w->incarnation;
-  }
+  br_action *a = br_sched_act(out, BR_ACT_DROP_OUTPUT, q->id);
+  a->attempt = br_sched_attempt(q, st, t, t->made_by);
+  a->worker = s->workers[t->output_at].id; /* it may be gone, when the output outlived it */
+  a->incarnation = s->workers[t->output_at].incarnation;
   br_sched_kill_output(s, st, t);
 }
 
@@ -72,7 +79,7 @@ void br_sched_task_started(br_sched *s, const br_event *e) {
   sched_stage *st;
   sched_task *t;
   if (!br_sched_task_find(s, e->attempt.query, e->attempt.stage, e->attempt.task, &q, &st, &t)) return;
-  if (t->running_on == BR_SCHED_NONE || t->attempt != e->attempt.attempt || t->state != BR_TASK_ASSIGNED) return;
+  if (t->now == 0 || t->now != e->attempt.attempt || t->state != BR_TASK_ASSIGNED) return;
   if (e->worker && br_sched_worker_live(s, e->worker, e->incarnation) != &s->workers[t->running_on]) return;
   br_sched_set_state(st, t, BR_TASK_RUNNING);
 }
@@ -106,12 +113,15 @@ static bool remade_for(const sched_query *q, const sched_stage *st, const sched_
 
 static void commit(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, br_actions *out) {
   uint32_t w = t->running_on;
-  br_sched_attempt_over(q, st, t);
+  t->made_by = t->now;
+  land(q, st, t);
   t->alive = true;
-  t->will = t->remake = false;
-  t->made_by = t->attempt;
+  t->will = false;
   t->output_at = w;
-  t->since = st->version + 1;
+  if (!q->eager) { /* else it is named since it runs */
+    t->since = st->version + 1;
+    st->dirty = true;
+  }
   t->charged = t->deaths = t->fetches = 0;
   t->avoid = 0;
   br_sched_set_state(st, t, BR_TASK_COMMITTED);
@@ -119,14 +129,13 @@ static void commit(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, 
     s->workers[w].outputs++;
     s->workers[w].spare += st->last || st->retired;
   }
-  st->dirty = true;
   st->alive++;
   st->todo--;
   q->todo--;
   if (st->result && !t->read) {
     br_action *a = br_sched_act(out, BR_ACT_RESULT, q->id);
     a->stage = (uint32_t)(st - q->stages);
-    a->attempt = br_sched_attempt(q, st, t, t->attempt);
+    a->attempt = br_sched_attempt(q, st, t, t->made_by);
     a->worker = s->workers[w].id;
     a->incarnation = s->workers[w].incarnation;
   }
@@ -203,6 +212,23 @@ static void lose_one_output(br_sched *s, const br_map_output_id *lost, bool drop
   if (!st->retired) br_sched_touch(s, q, true); /* a retired one is not needed */
 }
 
+/* What an attempt under way has written so far is lost, says its own worker: it starts anew. Not charged, but bounded. (A reader's word
+ * alone stops nobody: mostly the attempt has failed, and why is on its way.) */
+static void lose_growing(br_sched *s, const br_attempt_id *id, const sched_worker *w, br_actions *out) {
+  sched_query *q;
+  sched_stage *st;
+  sched_task *t;
+  br_error err;
+  if (w == NULL || !br_sched_task_find(s, id->query, id->stage, id->task, &q, &st, &t)) return;
+  if (!q->eager || t->now == 0 || t->now != id->attempt || w != &s->workers[t->running_on]) return;
+  br_sched_cancel_attempt(s, q, st, t, out);
+  t->fetches++;
+  br_sched_hold(s, q, st, t, br_sched_failures(t));
+  if (t->fetches < BR_SCHED_TASK_FETCHES) return;
+  br_fail(&err, BR_LOST, BR_BLAME_WORKER, "worker %u has lost what it wrote", w->id);
+  doom_task(s, q, st, t, &err, " 32 times");
+}
+
 /* A lost output is one output. Otherwise the worker is asked for a sign of life; what is about an earlier incarnation is no news. */
 static void fetch_failed(br_sched *s, const br_error *e, uint64_t since_ms, uint32_t by, br_actions *out) {
   if (e->has_lost) {
@@ -231,7 +257,7 @@ void br_sched_task_failed(br_sched *s, const br_event *e, br_actions *out) {
   const br_error *err = e->error ? e->error : &none;
   if (!take_answer(s, e, &e->attempt, &q, &st, &t, &was)) return;
   bool draining = s->workers[t->running_on].draining;
-  br_sched_attempt_over(q, st, t);
+  br_sched_attempt_over(s, q, st, t);
   if (err->code == BR_FETCH && err->blame == BR_BLAME_FETCH) {
     t->avoid = err->has_lost ? 0 : e->worker; /* it may be the reader's own network */
     if (++t->fetches >= BR_SCHED_TASK_FETCHES) doom_task(s, q, st, t, err, ": its inputs could not be read 32 times");
@@ -254,7 +280,7 @@ void br_sched_executor_lost(br_sched *s, const br_event *e) {
     sched_slot was;
     br_error err;
     if (!take_answer(s, e, &e->attempts[i], &q, &st, &t, &was)) continue;
-    br_sched_attempt_over(q, st, t);
+    br_sched_attempt_over(s, q, st, t);
     if (e->error && e->error->code != BR_OK)
       err = *e->error;
     else
@@ -268,10 +294,11 @@ void br_sched_fetch_failed(br_sched *s, const br_event *e, br_actions *out) {
   if (e->error) fetch_failed(s, e->error, s->now_ms, 0, out);
 }
 
-void br_sched_outputs_lost(br_sched *s, const br_event *e) {
+void br_sched_outputs_lost(br_sched *s, const br_event *e, br_actions *out) {
   for (size_t i = 0; i < e->n_attempts; i++) {
     br_map_output_id lost = {.made_by = e->attempts[i], .worker = e->worker, .incarnation = e->incarnation};
-    lose_one_output(s, &lost, false, NULL);
+    lose_one_output(s, &lost, false, out);
+    lose_growing(s, &e->attempts[i], br_sched_worker_live(s, e->worker, e->incarnation), out);
   }
 }
 

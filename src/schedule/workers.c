@@ -175,7 +175,7 @@ static void lose_attempt(br_sched *s, sched_worker *w, const sched_slot *slot, c
   sched_task *t;
   br_error err;
   if (!br_sched_task_find(s, slot->attempt.query, slot->attempt.stage, slot->attempt.task, &q, &st, &t)) return;
-  br_sched_attempt_over(q, st, t);
+  br_sched_attempt_over(s, q, st, t);
   if (!w->draining) {
     br_fail(&err, BR_LOST, BR_BLAME_WORKER, "worker %u was lost: %s", w->id, why);
     err.worker = w->id;
