@@ -6,6 +6,7 @@
 #include "executor/executor.h"
 
 #include "base/mem.h"
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,16 +19,23 @@ static const Brant__Pb__ResolvedInput *resolved(const Brant__Pb__ExecTask *t, ui
   return NULL;
 }
 
+/* An output that can't be opened is lost, whatever is wrong with its bytes or its disk; what this process lacks is not its fault. */
+static br_status cannot_open(const br_attempt_id *id, br_error *err) {
+  br_error cause = *err;
+  int e = cause.sys_errno;
+  if (cause.code != BR_CORRUPT && (cause.code != BR_IO || e == EMFILE || e == ENFILE || e == ENOMEM)) return cause.code;
+  br_fail(err, BR_FETCH, BR_BLAME_FETCH, "cannot read the output of task %u of stage %u on this node: %s", id->task,
+          id->stage, cause.message);
+  err->has_lost = true;
+  err->lost.made_by = *id;
+  err->sys_errno = e;
+  return BR_FETCH;
+}
+
 static br_status collect_local(br_etask *t, const Brant__Pb__ResolvedInput *r, br_read_local *local, br_error *err) {
   for (size_t i = 0; i < r->n_local; i++) {
     br_attempt_id id = br_attempt_from_pb(r->local[i]->id);
-    br_status status = br_outputs_get(t->x->outputs, &id, &local[i].file, err);
-    if (status) {
-      if (status != BR_CORRUPT) return status;
-      err->has_lost = true; /* its bytes are wrong: it must be made again */
-      err->lost.made_by = id;
-      return status;
-    }
+    if (br_outputs_get(t->x->outputs, &id, &local[i].file, err) != BR_OK) return cannot_open(&id, err);
     local[i].map = id.task;
   }
   return BR_OK;

@@ -5,6 +5,8 @@
 
 #include "base/map.h"
 #include "base/mem.h"
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -59,9 +61,12 @@ void br_outputs_put(br_outputs *o, const br_attempt_id *id, int fd, bool in_memo
 /* With the lock held. */
 static br_status open_entry(entry *e, br_error *err) {
   if (e->file) return BR_OK;
-  int fd = e->fd;
+  int fd = fcntl(e->fd, F_DUPFD_CLOEXEC, 0); /* it may open the next time */
+  if (fd < 0) return br_fail_errno(err, errno, BR_BLAME_TASK, "cannot open a map output");
+  BR_TRY(br_mapfile_open(fd, e->in_memory, e->file_bytes, &e->file, err));
+  close(e->fd);
   e->fd = -1;
-  return br_mapfile_open(fd, e->in_memory, e->file_bytes, &e->file, err);
+  return BR_OK;
 }
 
 br_status br_outputs_get(br_outputs *o, const br_attempt_id *id, br_mapfile **out, br_error *err) {

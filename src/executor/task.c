@@ -157,7 +157,7 @@ static void append_sql(br_error *e, const br_etask *t) {
 }
 
 /* What to do. DuckDB's own advice is for a process of one's own, so it is cut off. */
-static void add_advice(br_error *e) {
+static void add_advice(br_error *e, const char *shared_dir) {
   if (e->code == BR_OUT_OF_MEMORY) {
     /* DuckDB has no type for a full disk under its temporary files: it says that memory could not be made free. */
     char *full = strstr(e->message, "\nThis limit was set by the 'max_temp_directory_size'");
@@ -170,8 +170,11 @@ static void add_advice(br_error *e) {
       append(e, "; give the workers more memory (--memory), or each task less to do (--set partitions=N)");
     }
   }
-  if (e->code == BR_NO_SPACE && e->blame != BR_BLAME_USER)
-    append(e, ": no space is left there: free some, or choose another directory with --temp-dir");
+  if (e->code == BR_NO_SPACE && e->blame != BR_BLAME_USER) {
+    bool shared = shared_dir[0] && strstr(e->message, shared_dir);
+    append(e, shared ? ": free some, or choose another directory with --set shuffle_dir"
+                     : ": no space is left there: free some, or choose another directory with --temp-dir");
+  }
 }
 
 static void send_failed(br_etask *t, br_error *e) {
@@ -181,7 +184,7 @@ static void send_failed(br_etask *t, br_error *e) {
   e->has_attempt = true;
   e->attempt = t->id;
   if (broken) atomic_store(&t->x->broken, true);
-  add_advice(e);
+  add_advice(e, t->pb->task->output->shared_dir);
   if (e->blame == BR_BLAME_USER) append_sql(e, t);
   br_executor_send_failed(t->x, &t->id, e);
 }

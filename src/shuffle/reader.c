@@ -341,7 +341,7 @@ static br_status decode_local(br_reader *r, const taken *t, br_batch **out, br_e
   br_ipc_body body;
   if (br_mapfile_chunk(t->local->file, t->chunk, &head, &body, err) != BR_OK ||
       br_ipc_decode_batch(r->schema, head, t->chunk->head_bytes, body, out, err) != BR_OK)
-    return local_error(t->local, err);
+    return err->code == BR_OUT_OF_MEMORY ? BR_OUT_OF_MEMORY : local_error(t->local, err);
   if ((uint64_t)br_batch_rows(*out) != t->chunk->rows) {
     br_batch_unref(*out);
     br_fail(err, BR_CORRUPT, BR_BLAME_WORKER, "a chunk has not the number of rows that the index names");

@@ -275,6 +275,7 @@ static void on_done(br_child *c, const Brant__Pb__ExecDone *d, int *fds, int n_f
   }
   t->granted_bytes -= o.reserved_bytes; /* the store settles these, also when it fails */
   if (br_store_add(n->store, &id, &o, &err) != BR_OK) {
+    if (err.code == BR_CORRUPT) err.retryable = true; /* its disk did not keep what was written: another may */
     fail_task(n, t, &err);
     return;
   }
