@@ -188,8 +188,9 @@ static bool complete(const remote_source *s, br_error *cause) {
 }
 
 static bool worth_a_retry(const br_error *e) {
-  return !e->has_lost && e->code != BR_PERMISSION && e->code != BR_VERSION && e->code != BR_INVALID &&
-         e->code != BR_UNSUPPORTED;
+  /* A time limit was long enough for one try: whoever is told now can ask whether that worker is still there. */
+  return !e->has_lost && e->code != BR_TIMEOUT && e->code != BR_PERMISSION && e->code != BR_VERSION &&
+         e->code != BR_INVALID && e->code != BR_UNSUPPORTED;
 }
 
 static void on_end(void *arg, const br_error *err) {
@@ -314,7 +315,7 @@ static void watch_sources(void *arg) {
     else if (now - s->active_ms >= r->silent_ms) {
       br_error cause = {0};
       br_fail(&cause, BR_TIMEOUT, BR_BLAME_FETCH, "it sent nothing for %" PRIu32 " ms", r->silent_ms);
-      source_failed(s, &cause, true);
+      source_failed(s, &cause, false);
     }
   }
 }
