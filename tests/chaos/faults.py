@@ -58,6 +58,8 @@ class Striker:
     def victims(self, actor=None):
         c, v = self.run.cluster, self.fault.victim
         live = c.live()
+        if self.fault.what in FILES:
+            live = [w for w in live if w.files()]
         if v == "all":
             return live
         if v.startswith("w"):
@@ -83,10 +85,13 @@ class Striker:
             self.strike(None, "the start")
 
     def disarm(self):
+        if self.fault.event != "bytes" or self.fault.what not in RELAY:
+            return
         for w in self.hit:
-            if self.fault.event == "bytes" and self.fault.what in RELAY and w.relay.fired.is_set():
-                self.fired, self.at_event = self.fired or time.monotonic(), "; ".join(w.relay.log)
-                w.relay.fired.clear()
+            for entry in [x for x in w.relay.log if x[0] == self.fault.what]:
+                self.fired, self.at_event = self.fired or time.monotonic(), entry[1]
+                w.relay.log.remove(entry)
+                break
 
     def take(self, e):
         f = self.fault

@@ -57,7 +57,7 @@ class Relay:
         self.fired = threading.Event()
         self.log = []
         self._lock = threading.Lock()
-        self._armed = None  # (bytes from now, fault, argument)
+        self._armed = []  # [bytes from now, fault, argument] each
         self._refuse, self._silent, self._closed = False, threading.Event(), False
         self._pairs = []
         self._server = socket.create_server(listen, backlog=64)
@@ -69,7 +69,7 @@ class Relay:
     def arm(self, after_bytes, fault, argument=None):
         assert fault in ("flip", "reset", "close", "refuse", "silent", "call"), fault
         with self._lock:
-            self._armed = [after_bytes, fault, argument]
+            self._armed.append([after_bytes, fault, argument])
 
     def refuse(self):
         """All connections end, new ones too."""
@@ -121,17 +121,20 @@ class Relay:
         if pipe.from_server:
             with self._lock:
                 self.bytes += n
-                if self._armed:
-                    if self._armed[0] < n:
-                        strike, self._armed = self._armed, None
-                    else:
-                        self._armed[0] -= n
+                for a in self._armed:
+                    a[0] -= n
+                due = [a for a in self._armed if a[0] < 0]
+                if due:
+                    strike = due[0]
+                    self._armed.remove(strike)
+                    for a in due[1:]:  # with the next piece
+                        a[0] = 0
         if not strike:
             if not self._silent.is_set():
                 pipe.sink.sendall(view[:n])
             return True
-        at, fault, argument = strike
-        self.log.append(f"{fault} after {self.bytes - n + at} bytes from {self.listen[0]}:{self.listen[1]}")
+        at, fault, argument = strike[0] + n, *strike[1:]
+        text = f"{fault} after {self.bytes - n + at} bytes from {self.listen[0]}:{self.listen[1]}"
         if fault == "flip":
             view[at] ^= 1 << (at % 8)
         elif fault == "call":
@@ -140,6 +143,7 @@ class Relay:
             view, n = view[at:], n - at
         elif at:
             pipe.sink.sendall(view[:at])
+        self.log.append((fault, text))
         self.fired.set()
         if fault == "reset":
             _reset(pipe.source, pipe.sink)
