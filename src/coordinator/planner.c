@@ -384,7 +384,8 @@ static bool decide_here(brant_session *s, const br_plan *plan, const br_planned 
 static br_status distribute_query(brant_session *s, br_plan *plan, br_planned *planned, uint64_t bytes, br_prepared *p,
                                   br_error *err) {
   BR_TRY(br_session_workers(s, err));
-  uint32_t slots = br_driver_slots(s->driver);
+  uint32_t slots = br_driver_slots(s->driver), most = s->options.executors;
+  if (most > 0 && slots > most) slots = most;
   if (slots == 0) slots = 1;
   br_stages *stages = NULL;
   if (plan == NULL)

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import pathlib
 import pty
 import re
 import select
@@ -164,7 +165,8 @@ def test_local_tables_and_copy(tmp_path):
     (["sql", "--nonsense", "SELECT 1"], "--nonsense"), (["sql", "--format", "xml", "SELECT 1"], "table, csv, json or arrow"),
     (["sql", "--workers", "0", "SELECT 1"], "--workers"), (["sql", "--workers", "many", "SELECT 1"], "--workers"),
     (["sql", "--threads", "-1", "SELECT 1"], "--threads"), (["sql", "--memory", "1MB", "SELECT 1"], "--memory"),
-    (["sql", "--memory", "lots", "SELECT 1"], "lots"), (["sql", "--mode", "eager", "SELECT 1"], "staged"),
+    (["sql", "--memory", "lots", "SELECT 1"], "lots"), (["sql", "--mode", "hasty", "SELECT 1"], "staged"),
+    (["sql", "--timeout", "5", "SELECT 1"], "500ms"), (["sql", "--executors", "0", "SELECT 1"], "--executors"),
     (["sql", "--distribute", "often", "SELECT 1"], "always"), (["sql", "--set", "partitions", "SELECT 1"], "NAME=VALUE"),
     (["sql", "--max-rows", "x", "SELECT 1"], "--max-rows"), (["sql", "--format"], "format"), (["nosuch"], "nosuch"),
     (["explain", ""], "no statement")])
@@ -222,6 +224,42 @@ def test_explain_text(facts):
     assert r.returncode == OK and "partial aggregate" in r.stdout
     assert "runs in this process" in brant("explain", "CREATE TABLE t AS SELECT 1 AS a; SELECT * FROM t").stdout
     assert "the whole query runs as one task" in brant("explain", *DISTRIBUTED, f"SELECT * FROM read_csv('{files.folder()}/text/a.csv')").stdout
+
+
+def test_explain_as_a_statement(facts):
+    r = brant("sql", *DISTRIBUTED, f"EXPLAIN SELECT g, sum(x) FROM {facts} GROUP BY g")
+    assert r.returncode == OK and r.stdout.startswith("stage 1: ") and "HASH(c0)" in r.stdout and "│" not in r.stdout
+    r = brant("sql", "EXPLAIN (DUCKDB) SELECT 42")
+    assert r.returncode == OK and "DUMMY_SCAN" in r.stdout and "stage" not in r.stdout
+    assert "DUMMY_SCAN" in brant("sql", "--distribute", "never", "EXPLAIN SELECT 42").stdout
+
+
+LONG = "SELECT count(*) FROM range(100000000) a(i), range(1000) b(i) WHERE (a.i * b.i) % 7 = 1"
+
+
+@pytest.mark.parametrize("where", ["always", "never"])
+def test_timeout(where):
+    """The same message and no more than a second later, wherever the query runs."""
+    start = time.monotonic()
+    r = brant("sql", "--distribute", where, "--timeout", "1500ms", LONG)
+    assert r.returncode == FAILED and "within its timeout_ms of 1500" in r.stderr and r.stdout == ""
+    assert time.monotonic() - start < 3.5
+    assert brant("sql", "--distribute", where, "--timeout", "1m", "SELECT 1").returncode == OK
+
+
+def test_executors(facts):
+    """Four executors in two workers, three tasks at once."""
+    events = pathlib.Path(os.environ.get("TMPDIR", "/tmp")) / f"brant-executors-{os.getpid()}.jsonl"
+    r = brant("sql", "--distribute", "always", "--workers", "2", "--executors", "3", "--events", str(events),
+              "--set", "split_bytes=10000", f"SELECT g, sum(x) FROM {facts} GROUP BY g")
+    told = [json.loads(line) for line in events.read_text().splitlines()]
+    events.unlink()
+    assert r.returncode == OK and [e["slots"] for e in told if e["type"] == "worker_joined"] == [2, 2]
+    running, most = 0, 0
+    for e in told:
+        running += (e["type"] == "task_assigned") - (e["type"] == "task_done")
+        most = max(most, running)
+    assert most == 3
 
 
 def test_explain_analyze(facts):

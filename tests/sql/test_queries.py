@@ -23,6 +23,8 @@ CONFIGS = {
     "partitions2": {**NO_SHORTCUTS, "partitions": 2, "shuffle_compression": "zstd"},
     "partitions7": {**NO_SHORTCUTS, "partitions": 7, "shuffle_compression": "lz4"},
     "whole": {**NO_SHORTCUTS, "partitions": 3, "two_step_aggregate": "false"},
+    "eager": {**NO_SHORTCUTS, "partitions": 3},
+    "passes": {**NO_SHORTCUTS, "partitions": 2, "two_step_aggregate": "false", "task_passes": 3},
 }
 AGGREGATES = re.compile(r"group by|\b(count|sum|min|max|avg|any_value|list|string_agg|first|last|median|arg_m..|bool_...?|std\w*)\s*\(", re.I)
 ALL = {path.stem: queries.read(path) for path in sorted(FOLDER.glob("*.sql"))}
@@ -32,7 +34,7 @@ def runs_in(config, query):
     """Where a configuration can change something: exchanges for partitions, aggregates for two_step_aggregate."""
     if query.only:
         return config in query.only
-    least_stages = {"partitions1": 4, "partitions2": 2}.get(config, 0)
+    least_stages = {"partitions1": 4, "partitions2": 2, "eager": 4, "passes": 3}.get(config, 0)
     return (query.stages or 9) >= least_stages and (config != "whole" or query.two_step or bool(AGGREGATES.search(query.sql)))
 
 
@@ -60,7 +62,8 @@ class Sessions:
     def get(self, name):
         if name != self.name:
             self.close()
-            self.session = brantlib.Session(workers=3, threads=1, distribute="always", settings={"TimeZone": "UTC", **CONFIGS[name]})
+            self.session = brantlib.Session(workers=3, threads=1, distribute="always", mode="eager" if name == "eager" else "staged",
+                                            settings={"TimeZone": "UTC", **CONFIGS[name]})
             self.name = name
             for setup, _ in ALL.values():
                 for sql in setup:

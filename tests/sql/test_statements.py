@@ -242,7 +242,16 @@ def test_describe_show_explain_prepare(session, here):
     session.run(f"CREATE OR REPLACE VIEW about AS SELECT id, st FROM '{here}/facts/*.parquet'")
     assert [r[:2] for r in rows(session, "DESCRIBE about")] == [("id", "BIGINT"), ("st", "STRUCT(a INTEGER, b VARCHAR)")]
     assert ("about",) in rows(session, "SHOW TABLES")
-    assert "PARQUET_SCAN" in str(rows(session, "EXPLAIN SELECT * FROM about")).upper().replace("READ_PARQUET", "PARQUET_SCAN")
+    for explain in ("EXPLAIN", "explain analyze", "EXPLAIN (ANALYZE, FORMAT TEXT)"):
+        lines = [r[0] for r in rows(session, f"{explain} SELECT st.a, count(*) FROM about GROUP BY st.a")]
+        assert lines[0].startswith("stage 1: ") and any("<- HASH" in line for line in lines)
+        assert any("Measured" in line for line in lines) == ("analy" in explain.lower())
+    plan = json.loads("\n".join(r[0] for r in rows(session, "EXPLAIN (FORMAT JSON) (SELECT id FROM about)")))
+    assert len(plan["stages"]) == 1
+    own = str(rows(session, "EXPLAIN (DUCKDB) SELECT * FROM about")).upper()
+    assert "PARQUET_SCAN" in own.replace("READ_PARQUET", "PARQUET_SCAN")
+    with pytest.raises(brantlib.BrantError):
+        session.run("EXPLAIN SELECT nope FROM about")
     session.run("PREPARE p AS SELECT count(*) AS n FROM about WHERE id < $1")
     assert rows(session, "EXECUTE p(12)") == [(12,)]
     session.run("DEALLOCATE p")

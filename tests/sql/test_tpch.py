@@ -12,7 +12,9 @@ import tpch
 SCALE = "0.1"
 SETTINGS = {
     "default": {},
+    "eager": {"broadcast_bytes": 0, "sort_one_task_rows": 0, "partitions": 4},
     "hash": {"broadcast_bytes": 0, "sort_one_task_rows": 0, "partitions": 5},
+    "passes": {"broadcast_bytes": 0, "sort_one_task_rows": 0, "partitions": 3, "two_step_aggregate": "false", "task_passes": 4},
 }
 
 
@@ -21,7 +23,8 @@ def session(request):
     tpch.make_data(SCALE)
     tpch.queries()
     tpch.make_answers(SCALE)
-    with brantlib.Session(workers=3, threads=1, distribute="always", settings=SETTINGS[request.param]) as s:
+    mode = "eager" if request.param == "eager" else "staged"
+    with brantlib.Session(workers=3, threads=1, distribute="always", mode=mode, settings=SETTINGS[request.param]) as s:
         for v in tpch.views(SCALE):
             s.run(v)
         yield s
