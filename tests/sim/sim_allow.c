@@ -125,13 +125,18 @@ static bool lost_an_input(const sim_world *w, const sim_query *q, const sim_atte
   return false;
 }
 
+static bool same(const br_attempt_id *a, const br_attempt_id *b) {
+  return a->query == b->query && a->stage == b->stage && a->task == b->task && a->attempt == b->attempt;
+}
+
 void sim_check_stops(sim_world *w, const br_event *ev) {
   for (uint32_t s = 0; s < w->n_stops; s++) {
     const sim_attempt *a = &w->att[w->stops[s]];
     const sim_query *q = &w->q[a->q];
     const sim_task *t = &q->tasks[q->stages[a->id.stage].first + a->id.task];
-    bool lost =
-        ev->error && ev->error->has_lost && sim_attempt_by_id(w, &ev->error->lost.made_by) == (int32_t)w->stops[s];
+    bool lost = ev->error && ev->error->has_lost && same(&ev->error->lost.made_by, &a->id);
+    for (size_t k = 0; k < ev->n_attempts && ev->kind == BR_EV_OUTPUTS_LOST; k++)
+      lost |= same(&ev->attempts[k], &a->id);
     if (q->state != SIM_Q_RUNS || q->indeterminate || lost || t->alive >= 0 || sim_n_current(t) > 0) continue;
     if (q->mode == BR_SCHED_EAGER && lost_an_input(w, q, a)) {
       w->st.rebinds++;

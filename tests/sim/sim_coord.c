@@ -153,6 +153,7 @@ void sim_feed(sim_world *w, br_event *ev) {
   sim_before(w, ev);
   w->acts.count = 0;
   br_sched_step(w->s, ev, &w->acts);
+  sim_accept_void_files(w);
   for (size_t i = 0; i < w->acts.count && !w->bad; i++) {
     sim_trace_action(w, &w->acts.items[i]);
     sim_action(w, &w->acts.items[i], ev);

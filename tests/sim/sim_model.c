@@ -71,13 +71,22 @@ static void wait_for_backoff(sim_world *w, sim_task *t) {
   t->not_before_ms = w->now_ms + (ms > 10000 ? 10000 : ms);
 }
 
-/* An output that can't be read is dead; a worker that can't be read from is asked (once at a time), when it was there when the reader was sent. */
+/* An output that can't be read is dead; the attempt that writes it starts anew when its own worker says so. */
+static void lose_one(sim_world *w, int32_t i, bool own) {
+  sim_query *q = &w->q[w->att[i].q];
+  sim_task *t = sim_task_of(q, w->att[i].id.stage, w->att[i].id.task);
+  if (q->state != SIM_Q_RUNS) return;
+  if (t->alive == i) t->alive = -1;
+  if (!own || q->mode != BR_SCHED_EAGER || !w->att[i].current) return;
+  t->fetches++;
+  wait_for_backoff(w, t);
+}
+
+/* What can't be read is lost; a worker that can't be read from is asked (once at a time), when it was there when the reader was sent. */
 static void complain(sim_world *w, const br_error *e, uint64_t sent_ms, uint32_t by) {
   if (e->has_lost) {
     int32_t i = sim_attempt_by_id(w, &e->lost.made_by);
-    if (i < 0 || w->q[w->att[i].q].state != SIM_Q_RUNS) return;
-    sim_task *t = sim_task_of(&w->q[w->att[i].q], e->lost.made_by.stage, e->lost.made_by.task);
-    if (t->alive == i) t->alive = -1;
+    if (i >= 0) lose_one(w, i, false);
     return;
   }
   for (uint32_t i = 0; i < w->n_w; i++) {
@@ -185,10 +194,7 @@ static void before_probed(sim_world *w, const br_event *ev, sim_worker *from) {
 static void before_outputs_lost(sim_world *w, const br_event *ev, const sim_worker *from) {
   for (size_t k = 0; k < ev->n_attempts && from; k++) {
     int32_t i = sim_attempt_by_id(w, &ev->attempts[k]);
-    sim_query *q = sim_query_by_id(w, ev->attempts[k].query);
-    if (i < 0 || q == NULL || q->state != SIM_Q_RUNS || &w->w[w->att[i].worker] != from) continue;
-    sim_task *t = sim_task_of(q, ev->attempts[k].stage, ev->attempts[k].task);
-    if (t->alive == i) t->alive = -1;
+    if (i >= 0 && &w->w[w->att[i].worker] == from) lose_one(w, i, true);
   }
 }
 
@@ -268,17 +274,30 @@ static void check_task(sim_world *w, sim_query *q, uint32_t stage, uint32_t task
     if (t->now[i] >= 0) check_bound(w, q, t->now[i]);
 }
 
-/* A file that outlived its worker and mixes what was lost: nobody is told to drop it, it goes with the query. */
-static void accept_void_files(sim_world *w, sim_query *q) {
-  br_map_output_id o;
-  bool growing;
-  for (uint32_t i = 0; i < q->n_stages && q->indeterminate; i++)
-    for (uint32_t t = 0; t < q->stages[i].n_tasks && q->stages[i].outlives; t++) {
-      sim_task *task = sim_task_of(q, i, t);
-      if (task->alive < 0 || w->w[w->att[task->alive].worker].live || br_sched_output(w->s, q->id, i, t, &o, &growing))
-        continue;
-      task->alive = task->made_by = -1;
-    }
+static bool goes_now(const sim_world *w, int32_t attempt) {
+  const sim_worker *p = &w->w[w->att[attempt].worker];
+  for (size_t i = 0; i < w->acts.count; i++)
+    if (w->acts.items[i].kind == BR_ACT_WORKER_GONE && w->acts.items[i].worker == p->id) return true;
+  return false;
+}
+
+/* A file that outlived its worker and mixes what was lost: nobody is told to drop it, it goes with the query. Seen before the actions. */
+void sim_accept_void_files(sim_world *w) {
+  for (uint32_t k = 0; k < w->n_q; k++) {
+    br_sched_counts counts;
+    sim_query *q = &w->q[k];
+    if (!br_sched_stage_counts(w->s, q->id, 0, &counts)) continue; /* it has ended in this step */
+    for (uint32_t i = 0; i < q->n_stages && q->indeterminate && q->state == SIM_Q_RUNS; i++)
+      for (uint32_t t = 0; t < q->stages[i].n_tasks && q->stages[i].outlives; t++) {
+        br_map_output_id o;
+        bool growing;
+        sim_task *task = sim_task_of(q, i, t);
+        if (task->alive < 0 || (w->w[w->att[task->alive].worker].live && !goes_now(w, task->alive))) continue;
+        if (br_sched_output(w->s, q->id, i, t, &o, &growing) && sim_attempt_by_id(w, &o.made_by) == task->alive)
+          continue;
+        task->alive = task->made_by = -1;
+      }
+  }
 }
 
 /* Nobody reads it any more, so the stores must know that it may go. */
@@ -407,7 +426,6 @@ void sim_after(sim_world *w, const br_event *ev) {
   for (uint32_t i = 0; i < w->n_q && !w->bad; i++) {
     if (w->q[i].state != SIM_Q_RUNS) continue;
     tasks += w->q[i].n_all;
-    accept_void_files(w, &w->q[i]);
     needs[i] = sim_find_needs(w, &w->q[i]);
     check_query(w, &w->q[i], &needs[i]);
   }

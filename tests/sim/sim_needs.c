@@ -4,15 +4,14 @@
  * the scheduler's plan. */
 #include "sim/sim_world.h"
 
-/* A last stage's work that was made from an indeterminate output which is being, or was, made again, has to be done again. */
+/* A last stage's work that was made from an indeterminate output which is being, or was, made again, has to be done again. (An attempt
+ * that was read while it wrote may have ended well without a word: then it is the newest, and nothing else counts.) */
 static bool outdated(const sim_world *w, const sim_query *q, const sim_task *t, const sim_needs *n) {
   const sim_output *o = &w->att[t->made_by].out;
   for (uint32_t k = 0; k < q->n_all; k++) {
-    int32_t by = q->tasks[k].made_by;
-    if (o->from[k] == 0) continue;
-    if (by < 0 ? n->task[k] && !sim_is_current(&q->tasks[k], q->tasks[k].by_number[o->from[k]])
-               : n->task[k] || w->att[by].id.attempt != o->from[k])
-      return true;
+    uint16_t from = o->from[k], counts = q->tasks[k].made_by < 0 ? 0 : w->att[q->tasks[k].made_by].id.attempt;
+    if (from == 0) continue;
+    if (counts > from || (n->task[k] && !sim_is_current(&q->tasks[k], q->tasks[k].by_number[from]))) return true;
   }
   return false;
 }

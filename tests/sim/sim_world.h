@@ -301,6 +301,7 @@ bool sim_safe_to_drop(const sim_query *q, uint32_t stage, const sim_needs *n);
 
 /* sim_model.c */
 void sim_before(sim_world *w, const br_event *ev); /* account for what the scheduler is about to hear */
+void sim_accept_void_files(sim_world *w);
 void sim_after(sim_world *w, const br_event *ev);
 void sim_end(sim_world *w);
 bool sim_tried_enough(const sim_world *w, const sim_task *t);
