@@ -91,8 +91,11 @@ static uint32_t choose_splits(const brant_session *s, const br_stage *st, const 
   }
   uint64_t ideal = (bytes + target - 1) / target;
   if (ideal < slots) ideal = slots;
-  for (uint64_t k = ideal; files > 0 && k <= ideal + ideal / 2; k++)
-    if (files % k == 0 || k % files == 0) return (uint32_t)k;
+  for (uint64_t away = 0; files > 0 && away <= ideal / 2; away++) { /* the nearest one */
+    uint64_t more = ideal + away, less = ideal - away < slots ? slots : ideal - away;
+    if (files % more == 0 || more % files == 0) return (uint32_t)more;
+    if (files % less == 0 || less % files == 0) return (uint32_t)less;
+  }
   return ideal > SPLITS_MOST ? SPLITS_MOST : (uint32_t)ideal;
 }
 
