@@ -5,7 +5,7 @@ export JOBS ?= $(shell nproc)
 PY = $(CURDIR)/build/deps/venv/bin/python
 SCALE ?= 1
 
-.PHONY: help deps deps-test build demo check test unit sql cluster interop sim bench format lint asan ubsan tsan fuzz clean
+.PHONY: help deps deps-test build demo check test unit sql cluster interop sim sim-planted bench format lint asan ubsan tsan fuzz clean
 help: ## this list
 	@awk -F':.*## ' '/^[a-z -]+:.*## / { printf "  make %-30s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -24,6 +24,8 @@ demo: deps-test build ## TPC-H scale 1 on 3 workers, all 22 queries, compared wi
 
 unit sim sql cluster interop: deps-test ## one kind of test (unit, sim, sql, cluster, interop)
 	@scripts/test $@
+sim-planted: deps-test ## is each bug of tests/sim/planted caught by the simulation?
+	@tests/sim/planted.py
 check: deps-test ## lint, build, unit tests, simulation, interop: < 3 minutes
 	@scripts/test quick
 test: deps-test ## installs, builds and runs every test; ends with "N passed, N failed"

@@ -85,6 +85,8 @@ def main():
     p.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     p.add_argument("patches", nargs="*", type=Path)
     a = p.parse_args()
+    if not shutil.which("patch"):
+        sys.exit("planted.py needs the program patch: install it")
     patches = a.patches or sorted(FOLDER.glob("*.patch"))
     missed = 0
     with tempfile.TemporaryDirectory(prefix="brant-planted-") as t:
