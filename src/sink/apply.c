@@ -56,7 +56,7 @@ static br_status make_parent(const char *path, br_error *err) {
   br_status status = BR_OK;
   if (slash != NULL && slash != dir) {
     *slash = 0;
-    if (!there(dir)) status = br_mkdir_p(dir, err);
+    if (!there(dir)) status = br_staging_mkdir_p(dir, err);
   }
   free(dir);
   return status;

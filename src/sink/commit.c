@@ -60,9 +60,7 @@ static br_status make_target(br_sink *s, br_error *err) {
   if (s->mode == BR_SINK_REPLACE)
     return br_fail_errno(err, errno, BR_BLAME_USER, "cannot write into the directory %s", s->target);
   s->made = first_missing(s->target);
-  br_status status = br_mkdir_p(s->target, err);
-  if (status != BR_OK) err->blame = BR_BLAME_USER;
-  return status;
+  return br_staging_mkdir_p(s->target, err);
 }
 
 static void unmake_target(const br_sink *s) {

@@ -53,6 +53,8 @@ BR_MUST_USE br_status br_apply_mark_done(br_apply *a, br_error *err);
 
 /* ---- staging.c */
 BR_MUST_USE br_status br_sync_dir(const char *path, br_error *err);
+/* With the rights that the user's umask leaves: what is made here is the user's, not ours. */
+BR_MUST_USE br_status br_staging_mkdir_p(const char *path, br_error *err);
 /* Until it is gone, or BR_SINK_REMOVE_MS have passed: then it is logged. */
 void br_staging_remove(const char *staging);
 /* Entries of a directory that are content. */

@@ -26,6 +26,22 @@ br_status br_sync_dir(const char *path, br_error *err) {
   return status;
 }
 
+br_status br_staging_mkdir_p(const char *path, br_error *err) {
+  char *p = br_strdup(path);
+  br_status status = BR_OK;
+  for (char *at = p + 1; status == BR_OK; at++) {
+    if (*at != '/' && *at != 0) continue;
+    bool last = *at == 0;
+    *at = 0;
+    if (mkdir(p, 0777) != 0 && errno != EEXIST && (last || access(p, F_OK) != 0))
+      status = br_fail_errno(err, errno, BR_BLAME_USER, "cannot make the directory %s", p);
+    if (last) break;
+    *at = '/';
+  }
+  free(p);
+  return status;
+}
+
 void br_staging_remove(const char *staging) {
   uint64_t until = br_now_ms() + BR_SINK_REMOVE_MS;
   struct stat st;
