@@ -276,10 +276,11 @@ static br_query *new_query(brant_session *s, br_planned *planned) {
   return q;
 }
 
-/* auto: eager while all that is read, and so what is shuffled, should fit into the workers' memory: nothing then waits for a disk
+/* Files of the files backend appear whole, at their commit: there is nothing to follow. auto: eager while all that is read, and so what is shuffled, should fit into the workers' memory: nothing then waits for a disk
  * that its readers are waiting for too. */
 static bool choose_eager(const brant_session *s, uint64_t bytes) {
   uint64_t most = s->settings.eager_bytes ? s->settings.eager_bytes : br_driver_memory_bytes(s->driver) / 2;
+  if (s->settings.files_backend) return false;
   if (s->options.mode == BRANT_MODE_AUTO) return bytes <= most;
   return s->options.mode == BRANT_MODE_EAGER;
 }
