@@ -284,6 +284,31 @@ static void filters_where_rows_may_go(void **state) {
   }
 }
 
+/* A broadcast build side asks for keys that are not NULL, for DuckDB's Bloom filter: only where a NULL key would find no partner
+ * and its row would not show. */
+static void build_sides_ask_for_keys(void **state) {
+  fixture *f = *state;
+  static const struct {
+    const char *sql;
+    size_t asked;
+  } cases[] = {{"SELECT a.price FROM ord a JOIN ord b ON a.id = b.k", 1},
+               {"SELECT a.price FROM ord a SEMI JOIN ord b ON a.id = b.k", 1},
+               {"SELECT a.price, b.id FROM ord a LEFT JOIN ord b ON a.id = b.k", 0},
+               {"SELECT a.price FROM ord a ANTI JOIN ord b ON a.id = b.k", 0},
+               {"SELECT a.price FROM ord a JOIN ord b ON a.id IS NOT DISTINCT FROM b.k", 0},
+               {"SELECT a.price FROM ord a JOIN ord b ON a.id < b.k", 0},
+               {"SELECT id IN (SELECT k FROM ord) FROM ord", 0}};
+  make_orders(f);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    br_stages *s = cut(f, cases[i].sql, &sr_configs[1].o);
+    size_t asked = 0;
+    for (size_t k = 0; k < s->n_stages; k++)
+      for (const char *at = s->stages[k].sql; (at = strstr(at, "IS NOT NULL")) != NULL; at++) asked++;
+    if (asked != cases[i].asked) fail_msg("asked %zu times: %s", asked, cases[i].sql);
+    br_stages_free(s);
+  }
+}
+
 static void a_filter_is_cut_out_whole(void **state) {
   (void)state;
   br_arena *a = br_arena_new();
@@ -393,6 +418,7 @@ int main(void) {
                                      cmocka_unit_test(chance_travels_downstream),
                                      cmocka_unit_test(unread_columns_stay),
                                      cmocka_unit_test(filters_where_rows_may_go),
+                                     cmocka_unit_test(build_sides_ask_for_keys),
                                      cmocka_unit_test(a_filter_is_cut_out_whole),
                                      cmocka_unit_test(splittable_stages),
                                      cmocka_unit_test(text_of_a_pass),
