@@ -51,7 +51,7 @@ static void free_worker(br_worker *w) {
   free(w);
 }
 
-static void send_to(br_worker *w, const Brant__Pb__Command *cmd) {
+static void send_to(const br_worker *w, const Brant__Pb__Command *cmd) {
   if (w->join == NULL) return;
   br_buf b = {0};
   br_pb_pack(&cmd->base, &b);
@@ -75,8 +75,13 @@ static void send_peer(br_worker *to, const br_worker *about) {
 static void broadcast_except(br_cluster *c, uint32_t except, const Brant__Pb__Command *cmd) {
   void *v = NULL;
   uint64_t id = 0;
-  for (size_t it = 0; br_map_next(c->workers, &it, &id, &v);)
-    if (id != except) send_to(v, cmd);
+  br_buf b = {0};
+  br_pb_pack(&cmd->base, &b);
+  for (size_t it = 0; br_map_next(c->workers, &it, &id, &v);) {
+    const br_worker *w = v;
+    if (id != except && w->join != NULL) br_flight_call_result(w->join, b.data, b.len);
+  }
+  br_buf_free(&b);
 }
 
 /* Forget a worker and tell the others. Its call is ended by the caller or already closed. */

@@ -94,6 +94,32 @@ static void run_task(br_driver *d, br_query *q, const br_action *a) {
   br_arena_free(arena);
 }
 
+/* The outputs that are there, growing ones included; a result's: those of that worker, which serves them to the caller. */
+static Brant__Pb__OutputEntry *table_entries(br_driver *d, const br_query *q, uint32_t stage, uint32_t only_worker,
+                                             size_t *n) {
+  const br_stage_run *r = &q->runs[stage];
+  bool result = r->plan->output == BR_EX_RESULT;
+  Brant__Pb__OutputEntry *entries = NULL;
+  size_t capacity = 0;
+  *n = 0;
+  for (uint32_t m = 0; m < r->n_tasks; m++) {
+    br_map_output_id id;
+    bool growing;
+    if (result && (!q->results[m].ready || q->results[m].read || q->results[m].id.worker != only_worker)) continue;
+    if (!br_sched_output(d->sched, q->id, stage, m, &id, &growing)) continue;
+    br_grow((void **)&entries, &capacity, *n, sizeof *entries);
+    Brant__Pb__OutputEntry *e = &entries[(*n)++];
+    brant__pb__output_entry__init(e);
+    e->map = m;
+    e->attempt = id.made_by.attempt;
+    e->worker = id.worker;
+    e->incarnation = id.incarnation;
+    e->bytes = growing ? 0 : r->tasks[m].bytes_out;
+    e->growing = growing;
+  }
+  return entries;
+}
+
 static void send_table(br_driver *d, br_query *q, uint32_t stage, uint32_t version, uint32_t only_worker) {
   br_stage_run *r = &q->runs[stage];
   Brant__Pb__OutputTable t = BRANT__PB__OUTPUT_TABLE__INIT;
@@ -103,22 +129,9 @@ static void send_table(br_driver *d, br_query *q, uint32_t stage, uint32_t versi
   t.partitions = r->plan->partitions ? r->plan->partitions : 1;
   t.maps = r->n_tasks;
   if (q->shared_dir != NULL) t.shared_dir = q->shared_dir;
-  Brant__Pb__OutputEntry *entries = br_calloc(r->n_tasks, sizeof *entries);
-  Brant__Pb__OutputEntry **refs = br_calloc(r->n_tasks, sizeof *refs);
-  for (uint32_t m = 0; m < r->n_tasks; m++) {
-    br_map_output_id id;
-    bool growing;
-    if (!br_sched_output(d->sched, q->id, stage, m, &id, &growing)) continue;
-    Brant__Pb__OutputEntry *e = &entries[t.n_entries];
-    brant__pb__output_entry__init(e);
-    e->map = m;
-    e->attempt = id.made_by.attempt;
-    e->worker = id.worker;
-    e->incarnation = id.incarnation;
-    e->bytes = growing ? 0 : r->tasks[m].bytes_out;
-    e->growing = growing;
-    refs[t.n_entries++] = e;
-  }
+  Brant__Pb__OutputEntry *entries = table_entries(d, q, stage, only_worker, &t.n_entries);
+  Brant__Pb__OutputEntry **refs = br_calloc(t.n_entries + 1, sizeof *refs);
+  for (size_t i = 0; i < t.n_entries; i++) refs[i] = &entries[i];
   t.entries = refs;
   Brant__Pb__Command cmd = BRANT__PB__COMMAND__INIT;
   cmd.what_case = BRANT__PB__COMMAND__WHAT_TABLE;
@@ -148,13 +161,13 @@ static void result_ready(br_driver *d, br_query *q, const br_action *a) {
   /* Versions of this stage's table are counted here: it has no other readers. The worker opens the output to the caller. */
   pthread_mutex_lock(&q->lock);
   uint32_t version = ++q->table_versions;
-  send_table(d, q, a->attempt.stage, version, a->worker);
   br_result_part *p = &q->results[a->attempt.task];
   if (!p->read) {
     p->ready = true;
     p->version = version;
     p->id = (br_map_output_id){.made_by = a->attempt, .worker = a->worker, .incarnation = a->incarnation};
   }
+  send_table(d, q, a->attempt.stage, version, a->worker);
   pthread_cond_broadcast(&q->changed);
   pthread_mutex_unlock(&q->lock);
 }
