@@ -90,6 +90,20 @@ void br_format_bytes(uint64_t bytes, char out[16]) {
   snprintf(out, 16, u == 0 || v >= 99.95 ? "%.0f %s" : "%.1f %s", v, units[u]);
 }
 
+/* ---- this host */
+char *br_host_id(void) {
+  char boot[64] = "", name[256] = "";
+  int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  if (fd >= 0) {
+    ssize_t n = read(fd, boot, sizeof boot - 1);
+    boot[n > 0 ? n : 0] = 0;
+    boot[strcspn(boot, "\n")] = 0;
+    close(fd);
+  }
+  gethostname(name, sizeof name - 1);
+  return br_asprintf("%s/%s", name, boot);
+}
+
 /* ---- log */
 static char log_name[48] = "brant";
 static int log_level = -1;

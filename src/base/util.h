@@ -18,6 +18,9 @@ uint64_t br_random_u64(void); /* getrandom(2) */
 BR_MUST_USE br_status br_parse_bytes(const char *text, uint64_t *bytes, br_error *err);
 void br_format_bytes(uint64_t bytes, char out[16]); /* "1.5 GiB" */
 
+/* A name for this host that differs between hosts and boots: peers with the same one may share Unix sockets. Free it. */
+char *br_host_id(void);
+
 /* Log lines go to standard error: "2026-01-02T03:04:05.678 W worker[7] text". Level from BRANT_LOG=error|warn|info|debug
  * (default warn). Thread-safe: one write(2) a line. */
 typedef enum br_log_level { BR_LOG_ERROR, BR_LOG_WARN, BR_LOG_INFO, BR_LOG_DEBUG } br_log_level;

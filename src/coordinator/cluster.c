@@ -4,7 +4,6 @@
  * worker that does not take its commands (COMMAND_QUEUE_BYTES queued) is expelled. */
 #include "coordinator/cluster.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,19 +29,6 @@ struct br_cluster {
   uint32_t next_id, slots, silent_ms;
   bool closing;
 };
-
-char *br_host_id(void) {
-  char boot[64] = "", name[256] = "";
-  int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-  if (fd >= 0) {
-    ssize_t n = read(fd, boot, sizeof boot - 1);
-    boot[n > 0 ? n : 0] = 0;
-    boot[strcspn(boot, "\n")] = 0;
-    close(fd);
-  }
-  gethostname(name, sizeof name - 1);
-  return br_asprintf("%s/%s", name, boot);
-}
 
 static void free_worker(br_worker *w) {
   free(w->uri);

@@ -57,7 +57,4 @@ const char *br_cluster_local_uri(const br_cluster *c, const br_worker *w);
 /* Largest PSS seen of one worker; sums over all workers. */
 void br_cluster_gauges(const br_cluster *c, uint64_t *peak_pss, uint64_t *spilled, uint64_t *served);
 
-/* A name for this host that differs between hosts and boots: peers with the same one share Unix sockets. Free it. */
-char *br_host_id(void);
-
 #endif

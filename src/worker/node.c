@@ -147,20 +147,6 @@ static void close_handles(br_node *n) {
 
 /* ---- names */
 
-/* The same as the coordinator's: who shares it may share Unix sockets. */
-static char *default_host_id(void) {
-  char boot[64] = "", name[256] = "";
-  int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-  if (fd >= 0) {
-    ssize_t r = read(fd, boot, sizeof boot - 1);
-    boot[r > 0 ? r : 0] = 0;
-    boot[strcspn(boot, "\n")] = 0;
-    close(fd);
-  }
-  gethostname(name, sizeof name - 1);
-  return br_asprintf("%s/%s", name, boot);
-}
-
 static br_status find_executor(br_node *n, br_error *err) {
   char own[PATH_MAX];
   ssize_t r = readlink("/proc/self/exe", own, sizeof own - 1);
@@ -214,7 +200,7 @@ int br_node_main(const br_node_options *o, uint64_t rejoin_until_ms) {
   n->link.last = &n->link.first;
   n->tables = br_tables_new();
   n->outputs = br_smap_new();
-  n->host_id = o->host_id ? br_strdup(o->host_id) : default_host_id();
+  n->host_id = o->host_id ? br_strdup(o->host_id) : br_host_id();
   if (open_node(n, &err) == BR_OK) {
     n->tick = br_timer_start(n->loop, BR_NODE_TICK_MS, BR_NODE_TICK_MS, on_tick, n);
     br_loop_run(n->loop);
