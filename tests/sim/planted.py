@@ -55,7 +55,7 @@ def describe(patch):
 def try_patch(patch, work, common, seeds):
     """(caught, line to print)"""
     home = work / patch.stem
-    shutil.copytree(ROOT / "src/schedule", home / "src/schedule")
+    shutil.copytree(Path(os.environ.get("BRANT_SCHEDULE_DIR", ROOT / "src/schedule")), home / "src/schedule")
     applied = subprocess.run(["patch", "-p1", "-s", "-f", "--no-backup-if-mismatch", "--fuzz=2", "-d", str(home), "-i", str(patch)],
                              capture_output=True, text=True, check=False)
     if applied.returncode:

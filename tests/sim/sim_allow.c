@@ -80,6 +80,31 @@ static void check_inputs(sim_world *w, const sim_query *q, const br_action *a) {
   }
 }
 
+/* Fair: nobody who could use this slot has fewer attempts under way for its weight. */
+static void check_fair(sim_world *w, const sim_query *q, const sim_worker *to) {
+  uint32_t runs[SIM_MAX_QUERIES] = {0}, usable = 0, me = (uint32_t)(q - w->q);
+  for (uint32_t i = 0; i < w->n_w; i++) usable += w->w[i].usable;
+  for (uint32_t i = 0; i < w->n_q; i++)
+    for (uint32_t t = 0; w->q[i].state == SIM_Q_RUNS && t < w->q[i].n_all; t++) {
+      runs[i] += sim_n_current(&w->q[i].tasks[t]);
+      if (w->q[i].tasks[t].ooms > 0) return; /* may have a worker kept for itself */
+    }
+  for (uint32_t i = 0; i < w->n_q; i++) {
+    sim_query *other = &w->q[i];
+    if (other->state != SIM_Q_RUNS || runs[i] * (me + 1) >= runs[me] * (i + 1)) continue;
+    if (other->max_running != 0 && runs[i] >= other->max_running) continue;
+    sim_needs n = sim_find_needs(w, other);
+    for (uint32_t s = 0; s < other->n_stages; s++)
+      for (uint32_t t = 0; n.any[s] && t < other->stages[s].n_tasks && sim_open_stage(other, s, &n); t++) {
+        const sim_task *task = sim_task_of(other, s, t);
+        if (!n.task[other->stages[s].first + t] || sim_n_current(task) > 0 || w->now_ms < task->not_before_ms) continue;
+        if (task->avoids == to->id && usable > 1) continue;
+        sim_bad(w, "query %llu has %u attempts under way, and gets a slot before query %llu, which has %u",
+                (unsigned long long)q->id, runs[me], (unsigned long long)other->id, runs[i]);
+      }
+  }
+}
+
 static void action_run(sim_world *w, sim_query *q, const br_action *a) {
   sim_worker *to = sim_live_worker(w, a->worker, a->incarnation);
   sim_task *t = sim_task_of(q, a->attempt.stage, a->attempt.task);
@@ -99,6 +124,7 @@ static void action_run(sim_world *w, sim_query *q, const br_action *a) {
   if (!a->second && w->now_ms < t->not_before_ms) sim_bad(w, "a failed task is started again too early");
   if (t->was_dropped) sim_bad(w, "a task runs again whose stage was dropped: no loss was to make that happen");
   check_inputs(w, q, a);
+  if (!a->second && !a->alone) check_fair(w, q, to);
   w->st.runs++;
 }
 
@@ -134,7 +160,7 @@ void sim_check_stops(sim_world *w, const br_event *ev) {
     const sim_attempt *a = &w->att[w->stops[s]];
     const sim_query *q = &w->q[a->q];
     const sim_task *t = &q->tasks[q->stages[a->id.stage].first + a->id.task];
-    bool lost = ev->error && ev->error->has_lost && same(&ev->error->lost.made_by, &a->id);
+    bool lost = false;
     for (size_t k = 0; k < ev->n_attempts && ev->kind == BR_EV_OUTPUTS_LOST; k++)
       lost |= same(&ev->attempts[k], &a->id);
     if (q->state != SIM_Q_RUNS || q->indeterminate || lost || t->alive >= 0 || sim_n_current(t) > 0) continue;

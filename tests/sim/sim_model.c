@@ -71,13 +71,13 @@ static void wait_for_backoff(sim_world *w, sim_task *t) {
   t->not_before_ms = w->now_ms + (ms > 10000 ? 10000 : ms);
 }
 
-/* An output that can't be read is dead; the attempt that writes it starts anew when its own worker says so. */
-static void lose_one(sim_world *w, int32_t i, bool own) {
+/* An output is dead; where it is the worker's own word, the attempt that writes it starts anew (a reader's: it waits for the reason). */
+static void lose_one(sim_world *w, int32_t i, bool by_worker) {
   sim_query *q = &w->q[w->att[i].q];
   sim_task *t = sim_task_of(q, w->att[i].id.stage, w->att[i].id.task);
   if (q->state != SIM_Q_RUNS) return;
   if (t->alive == i) t->alive = -1;
-  if (!own || q->mode != BR_SCHED_EAGER || !w->att[i].current) return;
+  if (!by_worker || q->mode != BR_SCHED_EAGER || !w->att[i].current) return;
   t->fetches++;
   wait_for_backoff(w, t);
 }
@@ -310,6 +310,9 @@ static void check_retired(sim_world *w, sim_query *q, uint32_t i, const sim_need
   else if (kept && !st->retired)
     sim_bad(w, "query %llu: stage %u is not read any more, but neither retired nor dropped", (unsigned long long)q->id,
             i);
+  if (kept && !needed && !q->indeterminate && sim_safe_to_drop(q, i, n))
+    sim_bad(w, "query %llu: no loss can bring stage %u back into need, but it is not dropped",
+            (unsigned long long)q->id, i);
 }
 
 static void check_query(sim_world *w, sim_query *q, const sim_needs *n) {
@@ -331,9 +334,18 @@ static void check_query(sim_world *w, sim_query *q, const sim_needs *n) {
 }
 
 /* ---- after: who could run runs */
-static bool open_stage(const sim_query *q, uint32_t i, const sim_needs *n) {
-  for (size_t k = 0; k < q->stages[i].n_inputs; k++)
-    if (n->any[q->stages[i].inputs[k].stage]) return false;
+/* EAGER: what grows can be read, unless one of two attempts wins. */
+static bool all_run(const sim_query *q, uint32_t stage, const sim_needs *n) {
+  for (uint32_t t = 0; t < q->stages[stage].n_tasks; t++)
+    if (n->task[q->stages[stage].first + t] && sim_n_current(&q->tasks[q->stages[stage].first + t]) != 1) return false;
+  return true;
+}
+
+bool sim_open_stage(const sim_query *q, uint32_t i, const sim_needs *n) {
+  for (size_t k = 0; k < q->stages[i].n_inputs; k++) {
+    const br_sched_input *in = &q->stages[i].inputs[k];
+    if (n->any[in->stage] && (q->mode != BR_SCHED_EAGER || in->complete || !all_run(q, in->stage, n))) return false;
+  }
   return true;
 }
 
@@ -368,7 +380,7 @@ static void check_idle(sim_world *w, const sim_needs *needs) {
     for (uint32_t t = 0; t < q->n_all; t++) runs += sim_n_current(&q->tasks[t]);
     bool more = !waits_for_all && (q->max_running == 0 || runs < q->max_running);
     for (uint32_t s = 0; s < q->n_stages; s++) {
-      bool may = more && needs[i].any[s] && open_stage(q, s, &needs[i]);
+      bool may = more && needs[i].any[s] && sim_open_stage(q, s, &needs[i]);
       for (uint32_t t = 0; t < q->stages[s].n_tasks; t++)
         check_idle_task(w, q, sim_task_of(q, s, t), may && needs[i].task[q->stages[s].first + t]);
     }
@@ -407,6 +419,7 @@ static void check_worker(sim_world *w, uint32_t i, const sim_needs *needs) {
   if (p->said_dead) sim_bad(w, "worker %u does not answer, but is not declared gone", p->id);
   if (p->probed_ms && w->now_ms - p->probed_ms >= w->o.probe_ms + SIM_SLACK)
     sim_bad(w, "worker %u was probed and said nothing, but is not declared gone", p->id);
+  if (p->served.n >= 3) sim_bad(w, "worker %u could not be read from 3 times, but is not declared gone", p->id);
   if (p->probe_due) sim_bad(w, "worker %u could not be read from, but is not probed", p->id);
   if (w->now_ms - p->heard_ms >= w->o.silent_ms + SIM_SLACK)
     sim_bad(w, "worker %u is silent, but is not declared gone", p->id);

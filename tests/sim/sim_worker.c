@@ -40,6 +40,7 @@ void sim_send(sim_world *w, uint32_t i, br_event ev, const br_attempt_id *ids) {
   ev.incarnation = w->w[i].incarnation;
   for (uint32_t c = 0; c < copies; c++) {
     uint32_t ms = sim_chance(&w->rng, w->f.late) ? sim_between(&w->rng, 500, 8000) : sim_between(&w->rng, 1, 40);
+    if (ev.kind == BR_EV_TASK_DONE && sim_chance(&w->rng, w->f.slow_commit)) ms += sim_between(&w->rng, 300, 6000);
     if (c > 1) ms += sim_below(&w->rng, 20000); /* said again, much later */
     sim_event *e = sim_push(w, w->now_ms + ms, SIM_EVENT);
     e->ev = ev;

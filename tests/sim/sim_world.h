@@ -182,6 +182,7 @@ typedef struct sim_event {
 
 typedef struct sim_faults {
   uint32_t task_io, task_oom, task_user, fetch_glitch, corrupt, late, duplicate, slow_stop; /* per mille */
+  uint32_t slow_commit;     /* per mille: the word of a commit takes long */
   uint32_t stuck_stop;      /* per mille: an attempt that stops after half a minute or more */
   uint32_t lost_message;    /* in 100,000 */
   uint32_t straggle, probe; /* per mille: tasks that take long; probes with a wrong answer, or none */
@@ -304,6 +305,7 @@ void sim_before(sim_world *w, const br_event *ev); /* account for what the sched
 void sim_accept_void_files(sim_world *w);
 void sim_after(sim_world *w, const br_event *ev);
 void sim_end(sim_world *w);
+bool sim_open_stage(const sim_query *q, uint32_t i, const sim_needs *n); /* its tasks may run */
 bool sim_tried_enough(const sim_world *w, const sim_task *t);
 bool sim_starved(const sim_world *w, const sim_query *q, uint32_t more_ms);
 
