@@ -202,6 +202,11 @@ size_t br_mapfile_find(const br_mapfile *f, uint32_t first, uint32_t last, const
   return to - from;
 }
 
+size_t br_mapfile_index(const br_mapfile *f, const br_chunk **chunks) {
+  *chunks = f->chunks;
+  return f->t.chunks;
+}
+
 void br_mapfile_schema(const br_mapfile *f, const void **head, size_t *bytes) {
   *head = f->schema;
   *bytes = f->t.schema_bytes;
@@ -219,38 +224,43 @@ void br_mapfile_view(br_mapfile *f, const br_chunk *c, const void **head, br_ipc
                         .owner = br_mapfile_ref(f)};
 }
 
-static br_status bad_chunk(const br_mapfile *f, const br_chunk *c, br_error *err) {
+static void set_lost(const br_attempt_id *id, br_error *err) {
+  err->has_lost = true;
+  err->lost = (br_map_output_id){.made_by = *id};
+}
+
+static br_status bad_chunk(const br_attempt_id *id, const br_chunk *c, br_error *err) {
   br_fail(err, BR_CORRUPT, BR_BLAME_WORKER,
           "map output of task %u of stage %u (query %" PRIx64 ", attempt %u) is damaged: checksum of %" PRIu64
           " bytes of partition %u at offset %" PRIu64 "; it has to be made again",
-          f->t.task, f->t.stage, f->t.query, f->t.attempt, br_chunk_stored_bytes(c), c->partition, c->offset);
-  err->has_lost = true;
-  err->lost = (br_map_output_id){.made_by = br_mapfile_id(f)};
+          id->task, id->stage, id->query, (unsigned)id->attempt, br_chunk_stored_bytes(c), c->partition, c->offset);
+  set_lost(id, err);
   return BR_CORRUPT;
 }
 
-br_status br_mapfile_chunk(br_mapfile *f, const br_chunk *c, const void **head, br_ipc_body *body, br_error *err) {
+br_status br_chunk_read(int fd, const br_attempt_id *id, const br_chunk *c, const void **head, br_ipc_body *body,
+                        br_error *err) {
   uint64_t bytes = br_chunk_stored_bytes(c);
-  if (f->in_memory) {
-    if (br_chunk_checksum(f->map + c->offset, bytes) != c->checksum) return bad_chunk(f, c, err);
-    br_mapfile_view(f, c, head, body);
-    return BR_OK;
-  }
   unsigned char *p = aligned_alloc(BR_MAPFILE_ALIGN_BYTES, bytes);
   if (p == NULL)
     return br_fail(err, BR_OUT_OF_MEMORY, BR_BLAME_TASK, "no memory for a chunk of %" PRIu64 " bytes", bytes);
-  br_status status = br_pread_all(f->fd, p, bytes, c->offset, err);
-  if (status == BR_OK && br_chunk_checksum(p, bytes) != c->checksum) status = bad_chunk(f, c, err);
+  br_status status = br_pread_all(fd, p, bytes, c->offset, err);
+  if (status == BR_OK && br_chunk_checksum(p, bytes) != c->checksum) status = bad_chunk(id, c, err);
   if (status != BR_OK) {
-    if (!err->has_lost) { /* a disk that can't be read loses the output just as well */
-      err->has_lost = true;
-      err->lost = (br_map_output_id){.made_by = br_mapfile_id(f)};
-    }
+    set_lost(id, err); /* a disk that can't be read loses the output just as well */
     free(p);
     return status;
   }
   *head = p;
   *body =
       (br_ipc_body){.data = p + br_mapfile_align(c->head_bytes), .bytes = c->body_bytes, .release = free, .owner = p};
+  return BR_OK;
+}
+
+br_status br_mapfile_chunk(br_mapfile *f, const br_chunk *c, const void **head, br_ipc_body *body, br_error *err) {
+  br_attempt_id id = br_mapfile_id(f);
+  if (!f->in_memory) return br_chunk_read(f->fd, &id, c, head, body, err);
+  if (br_chunk_checksum(f->map + c->offset, br_chunk_stored_bytes(c)) != c->checksum) return bad_chunk(&id, c, err);
+  br_mapfile_view(f, c, head, body);
   return BR_OK;
 }

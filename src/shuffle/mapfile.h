@@ -59,6 +59,11 @@ bool br_mapfile_in_memory(const br_mapfile *f);
 int br_mapfile_fd(const br_mapfile *f); /* borrowed */
 /* Called once, when the last reference is gone and the memory given back. At most one, set before the file is shared. */
 void br_mapfile_on_free(br_mapfile *f, void (*fn)(void *arg), void *arg);
+/* A chunk of the output that `id` wrote (or writes) into fd, into fresh aligned memory; verified. Any thread. */
+BR_MUST_USE br_status br_chunk_read(int fd, const br_attempt_id *id, const br_chunk *c, const void **head,
+                                    br_ipc_body *body, br_error *err);
+/* The whole index, sorted. */
+size_t br_mapfile_index(const br_mapfile *f, const br_chunk **chunks);
 /* A chunk of a file in memory without verifying its checksum: a sealed memfd that never was on a disk. */
 void br_mapfile_view(br_mapfile *f, const br_chunk *c, const void **head, br_ipc_body *body);
 

@@ -7,6 +7,9 @@
  * buffer; a full one is sorted by partition and appended to the file, so that a partition is contiguous in each run. The
  * index is sorted by (partition, offset): since offsets grow, that is the order of writing within each partition.
  *
+ * Who follows the output (br_publisher) is told of chunks in the order in which they became readable: in memory once their bytes are
+ * there, on disk once their run is written.
+ *
  * Threads: `mode` is held shared while a chunk goes into the memfd, exclusively while everything moves to disk; `lock` guards
  * the rest. The order is mode, then lock. A run is written without lock by the thread that filled it, while the others
  * fill the second buffer; if that one is full too, they wait for the disk.
@@ -68,6 +71,12 @@ struct br_output {
   bool writing;       /* a thread writes a run */
   br_error failure;   /* of the disk; repeated to all */
   bool committed;
+
+  br_publisher publisher; /* what follows is of it, and under lock */
+  uint32_t generation;
+  size_t told; /* of chunks */
+  bool fd_told, told_all;
+  uint64_t untold_bytes, told_ms;
 };
 
 static void list_add(chunk_list *l, const br_chunk *c) {
@@ -111,6 +120,7 @@ br_status br_output_new(const br_writer_options *o, br_output **out, br_error *e
   w->codec_memory = o->codec_memory;
   w->codec_disk = o->codec_disk;
   w->reserver = o->reserver;
+  w->publisher = o->publish;
   w->path = make_path(o);
   w->run_limit_bytes = run_limit(o->scatter_buffer_bytes);
   pthread_rwlock_init(&w->mode, NULL);
@@ -150,9 +160,47 @@ static uint64_t checksum_pieces(const struct iovec *iov, int n) {
   return XXH3_64bits_digest(&state);
 }
 
+/* ---- telling those who follow (under lock) */
+static void tell_all(br_output *w) {
+  while (w->told < w->chunks.n) {
+    size_t n = w->chunks.n - w->told;
+    br_publication p = {.generation = w->generation,
+                        .in_memory = !w->on_disk,
+                        .fd = w->fd_told ? -1 : w->fd,
+                        .first_chunk = w->told,
+                        .chunks = &w->chunks.items[w->told],
+                        .n = n < BR_OUTPUT_PUBLISH_CHUNKS ? n : BR_OUTPUT_PUBLISH_CHUNKS};
+    if (!w->fd_told) p.schema = w->schema_head.data, p.schema_bytes = w->schema_head.len;
+    w->publisher.publish(w->publisher.arg, &p);
+    w->told += p.n;
+    w->fd_told = true;
+  }
+  w->untold_bytes = 0;
+  w->told_ms = br_now_ms();
+}
+
+static void tell(br_output *w, bool all) {
+  if (w->publisher.publish == NULL || w->told == w->chunks.n) return;
+  if (all || w->told == 0 || w->untold_bytes >= BR_OUTPUT_PUBLISH_BYTES ||
+      br_now_ms() - w->told_ms >= BR_OUTPUT_PUBLISH_MS)
+    tell_all(w);
+}
+
+static void add_to_index(br_output *w, const br_chunk *c) {
+  list_add(&w->chunks, c);
+  w->untold_bytes += br_chunk_stored_bytes(c);
+}
+
+/* Not while a thread waits under lock for the node's answer to a reservation: that may need the caller's thread. */
+void br_output_publish(br_output *w) {
+  if (w->publisher.publish == NULL || pthread_mutex_trylock(&w->lock) != 0) return;
+  if (!w->told_all) tell(w, true);
+  pthread_mutex_unlock(&w->lock);
+}
+
 /* ---- runs */
-/* Append the sorted chunks of src, whose bytes lie in data, to the file at w->end, and to the index. The caller alone
- * writes to the file. */
+/* Append the sorted chunks of src, whose bytes lie in data, to the file at w->end; their offsets are in the file then. The
+ * caller alone writes to the file, and puts them into the index. */
 static br_status append_sorted(br_output *w, const unsigned char *data, chunk_list *src, br_error *err) {
   br_status status = BR_OK;
   struct iovec *iov = br_malloc((src->n + 1) * sizeof *iov);
@@ -167,8 +215,6 @@ static br_status append_sorted(br_output *w, const unsigned char *data, chunk_li
   }
   BR_TRY_GOTO(br_shuffle_pwritev(w->fd, iov, src->n, w->end, w->path, err));
   w->end = at;
-  for (size_t i = 0; i < src->n; i++) list_add(&w->chunks, &src->items[i]);
-  src->n = 0;
 done:
   free(iov);
   return status;
@@ -183,8 +229,10 @@ static br_status write_run(br_output *w, br_error *err) {
   pthread_mutex_unlock(&w->lock);
   br_status status = append_sorted(w, (const unsigned char *)full.data.data, &full.chunks, err);
   br_buf_clear(&full.data);
-  full.chunks.n = 0;
   pthread_mutex_lock(&w->lock);
+  for (size_t i = 0; i < full.chunks.n && status == BR_OK; i++) add_to_index(w, &full.chunks.items[i]);
+  full.chunks.n = 0;
+  tell(w, false);
   w->spare = full;
   w->writing = false;
   if (status != BR_OK && w->failure.code == BR_OK) w->failure = *err;
@@ -247,16 +295,26 @@ static br_status move_to_disk(br_output *w, br_error *err) {
       goto done;
     }
   }
+  pthread_mutex_lock(&w->lock);
+  tell(w, true); /* who follows matches the file's chunks with all those of the memory */
   w->fd = fd;
   w->chunks = (chunk_list){0};
   w->end = BR_MAPFILE_HEADER_BYTES;
+  w->generation++;
+  w->told = 0;
+  w->fd_told = false;
+  pthread_mutex_unlock(&w->lock);
   if (old.n > 0) status = append_sorted(w, map, &old, err);
   if (map != MAP_FAILED) munmap(map, old_end);
+  pthread_mutex_lock(&w->lock);
+  atomic_store_explicit(&w->on_disk, true, memory_order_relaxed);
+  for (size_t i = 0; i < old.n && status == BR_OK; i++) add_to_index(w, &old.items[i]);
+  tell(w, false);
+  pthread_mutex_unlock(&w->lock);
   close(memory);
   free(old.items);
   fd = -1;
   give_back(w);
-  atomic_store_explicit(&w->on_disk, true, memory_order_relaxed);
 done:
   if (fd >= 0) {
     close(fd);
@@ -300,7 +358,8 @@ static br_status add_to_memory(br_output *w, br_chunk *c, struct iovec *iov, int
   }
   BR_TRY(status);
   pthread_mutex_lock(&w->lock);
-  list_add(&w->chunks, c);
+  add_to_index(w, c);
+  tell(w, false);
   pthread_mutex_unlock(&w->lock);
   return BR_OK;
 }
@@ -337,6 +396,10 @@ br_status br_output_add(br_output *w, uint32_t partition, uint64_t rows, const b
 static br_status write_tail(br_output *w, br_error *err) {
   br_status status = BR_OK;
   br_buf tail = {0};
+  pthread_mutex_lock(&w->lock);
+  tell(w, true); /* in the order of writing: it is sorted now */
+  w->told_all = true;
+  pthread_mutex_unlock(&w->lock);
   br_chunks_sort(w->chunks.items, w->chunks.n);
   br_mapfile_tail(&w->id, w->partitions, &w->schema_head, w->chunks.items, w->chunks.n, w->end, &tail);
   BR_TRY_GOTO(br_shuffle_pwrite(w->fd, tail.data, tail.len, w->end, w->on_disk ? w->path : NULL, err));

@@ -9,6 +9,11 @@
 #define BR_OUTPUT_RUN_BUFFER_BYTES_MAX (64u << 20)
 #define BR_OUTPUT_RUN_BUFFER_BYTES_MIN (2u << 20)
 
+/* A chunk is told to followers at once if it's the first, else when so much has come or so long has passed. */
+#define BR_OUTPUT_PUBLISH_BYTES (1u << 20)
+#define BR_OUTPUT_PUBLISH_MS 20u
+#define BR_OUTPUT_PUBLISH_CHUNKS 8192u /* in one call at most */
+
 typedef struct br_output br_output;
 BR_MUST_USE br_status br_output_new(const br_writer_options *o, br_output **out, br_error *err);
 /* For the next chunk: memory or disk. Any thread. */
@@ -16,6 +21,8 @@ br_codec br_output_codec(const br_output *o);
 /* Store one chunk. Any thread; chunks of one partition from one thread keep their order. */
 BR_MUST_USE br_status br_output_add(br_output *o, uint32_t partition, uint64_t rows, const br_buf *head,
                                     const br_buf *body, br_error *err);
+/* Tell readers what was not told yet; not if a writing thread is at it. */
+void br_output_publish(br_output *o);
 BR_MUST_USE br_status br_output_commit(br_output *o, br_map_output *out, br_error *err);
 void br_output_free(br_output *o); /* without a commit: the file is removed, the reservation given back */
 

@@ -147,6 +147,13 @@ static bool take_chunk(remote_source *s, const void *head, size_t head_bytes, co
   return true;
 }
 
+static bool is_alive_message(const void *app, size_t app_bytes, size_t body_bytes) {
+  br_wire_alive a;
+  if (app_bytes != sizeof a || body_bytes != 0) return false;
+  memcpy(&a, app, sizeof a);
+  return a.mark_map == BR_WIRE_END_MARK && a.mark_partition == BR_WIRE_ALIVE_MARK;
+}
+
 static void on_data(void *arg, const void *head, size_t head_bytes, const void *app, size_t app_bytes, void *body,
                     size_t body_bytes) {
   remote_source *s = arg;
@@ -154,6 +161,8 @@ static void on_data(void *arg, const void *head, size_t head_bytes, const void *
   s->active_ms = br_now_ms();
   if (s->end_seen) {
     bad(s, "data behind its end mark");
+  } else if (head_bytes == 0 && is_alive_message(app, app_bytes, body_bytes)) {
+    /* that it came is all that it says */
   } else if (head_bytes == 0) {
     if (app_bytes == sizeof s->end && body_bytes == 0) {
       memcpy(&s->end, app, sizeof s->end);
@@ -189,7 +198,7 @@ static bool complete(const remote_source *s, br_error *cause) {
 
 static bool worth_a_retry(const br_error *e) {
   /* A time limit was long enough for one try: whoever is told now can ask whether that worker is still there. */
-  return !e->has_lost && e->code != BR_TIMEOUT && e->code != BR_PERMISSION && e->code != BR_VERSION &&
+  return (!e->has_lost || e->retryable) && e->code != BR_TIMEOUT && e->code != BR_PERMISSION && e->code != BR_VERSION &&
          e->code != BR_INVALID && e->code != BR_UNSUPPORTED;
 }
 

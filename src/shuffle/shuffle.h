@@ -22,6 +22,24 @@ typedef struct br_reserver {
   void (*release)(void *arg, uint64_t bytes);
 } br_reserver;
 
+/* Readers may follow an output while it is written (eager): told as chunks become readable, one call at a time, in order, on a
+ * writing thread or the one that calls br_writer_publish. It must not call the writer. */
+typedef struct br_publication {
+  uint32_t
+      generation; /* grows when the output moves to disk: all chunks are told again from 0, with their places in the file */
+  bool in_memory;
+  int fd; /* borrowed; -1: this generation's was told before */
+  uint64_t first_chunk;
+  const struct br_chunk *chunks;
+  size_t n;
+  const void *schema; /* with the fd, else NULL */
+  size_t schema_bytes;
+} br_publication;
+typedef struct br_publisher {
+  void (*publish)(void *arg, const br_publication *p); /* NULL: nobody follows */
+  void *arg;
+} br_publisher;
+
 typedef enum br_part_kind { BR_PART_SINGLE, BR_PART_HASH, BR_PART_RANGE } br_part_kind;
 
 typedef struct br_writer_options {
@@ -38,7 +56,8 @@ typedef struct br_writer_options {
   br_reserver reserver;          /* called in steps of >= 4 MiB */
   const void *const *bounds;
   const uint32_t *bound_bytes;
-  uint32_t n_bounds; /* RANGE: n_bounds + 1 = partitions; sorted byte strings, borrowed */
+  uint32_t n_bounds;    /* RANGE: n_bounds + 1 = partitions; sorted byte strings, borrowed */
+  br_publisher publish; /* also makes first chunks small, and flushes rows that would wait long */
   const char *
       shared_dir; /* files backend: the query's directory; the output is a file below it, never in memory. NULL: none */
 } br_writer_options;
@@ -61,6 +80,7 @@ BR_MUST_USE br_status br_writer_write(br_writer *w, void *state, const br_vec *c
                                       uint32_t rows, br_error *err);
 BR_MUST_USE br_status br_writer_thread_end(br_writer *w, void *state, br_error *err);
 void br_writer_thread_abandon(br_writer *w, void *state);
+void br_writer_publish(br_writer *w); /* any thread, now and then: what is readable and was not told yet */
 BR_MUST_USE br_status br_writer_commit(br_writer *w, br_map_output *out, br_error *err); /* all threads ended */
 void br_writer_free(br_writer *w);         /* without a commit: everything it wrote is removed */
 void br_map_output_free(br_map_output *o); /* closes fd, frees; does not unlink */
@@ -173,16 +193,35 @@ typedef struct br_reader_stats {
 } br_reader_stats;
 br_reader_stats br_reader_stats_now(br_reader *r);
 
+/* ---- an output that is being written, as its node knows it (worker, loop thread) ------------------------------------ */
+typedef struct br_growing br_growing; /* reference-counted; readers hold it */
+br_growing *br_growing_new(const br_attempt_id *id, uint32_t partitions);
+br_growing *br_growing_ref(br_growing *g);
+void br_growing_unref(br_growing *g);
+/* Takes p->fd; the rest is copied. What does not fit is an error: the attempt must be given up. */
+BR_MUST_USE br_status br_growing_add(br_growing *g, const br_publication *p, br_error *err);
+/* The attempt committed `file` (a reference is taken). Fails if that is not what was published. */
+BR_MUST_USE br_status br_growing_commit(br_growing *g, br_mapfile *file, br_error *err);
+/* It never will: readers, now and later, get this error. */
+void br_growing_fail(br_growing *g, const br_error *why);
+bool br_growing_ended(const br_growing *g); /* committed or failed */
+
 /* ---- serving (worker): the flight backend's DoGet ----------------------------------------------------------------- */
 struct br_flight_source;
 typedef struct br_serve_set {
   br_mapfile **files;
   const uint32_t *maps;
   size_t n;
+  br_growing **growing; /* beside them, those that are being written */
+  const uint32_t *growing_maps;
+  size_t n_growing;
 } br_serve_set; /* in the order to send */
 /* A source that sends the schema, then every chunk of partitions [first, last) of the set: merged over outputs, partition by
  * partition unless ordered (then map by map). app_metadata of each message: wire.h. Reads of
- * disk files happen on pool threads. At most window bytes are read ahead of the peer. */
+ * disk files happen on pool threads. At most window bytes are read ahead of the peer. Chunks of growing outputs come as they are
+ * written; the end comes when all of them have committed, and a failure when one has failed. While nothing can be sent an empty
+ * message goes each BR_SERVE_ALIVE_MS. */
+#define BR_SERVE_ALIVE_MS 2000u
 BR_MUST_USE br_status br_serve_source(br_loop *loop, void *flight_call, const br_serve_set *set, uint32_t first,
                                       uint32_t last, bool ordered, struct br_flight_source *out, br_error *err);
 

@@ -28,6 +28,13 @@ typedef struct br_wire_end {
   uint64_t chunks, rows; /* that were sent */
 } br_wire_end;
 
+/* A message of metadata alone that means nothing: the sender is there and has nothing to send yet. */
+#define BR_WIRE_ALIVE_MARK (UINT32_MAX - 1)
+typedef struct br_wire_alive {
+  uint32_t mark_map, mark_partition; /* BR_WIRE_END_MARK, BR_WIRE_ALIVE_MARK */
+} br_wire_alive;
+
+_Static_assert(sizeof(br_wire_alive) == 8, "sent as it lies in memory");
 _Static_assert(sizeof(br_wire_chunk) == 16 && sizeof(br_wire_end) == 32, "sent as they lie in memory");
 
 #endif

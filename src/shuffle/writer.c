@@ -15,6 +15,7 @@
 #include "shuffle/place.h"
 
 #include "base/mem.h"
+#include "base/util.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -27,12 +28,17 @@
 #define CHECK_BYTES_MIN (64u << 10)
 #define ENCODE_KEEP_BYTES (4u << 20) /* a larger encoding buffer is freed after use */
 #define UNKNOWN_BYTES UINT64_MAX
+/* While others follow: a thread's first chunks are small, each round over the partitions twice as large; rows of a single
+ * partition wait at most so long for the next write, those of others too once there are so many bytes of them. */
+#define FOLLOWED_CHUNK_BYTES (64u << 10)
+#define FOLLOWED_FLUSH_MS 100u
+#define FOLLOWED_FLUSH_BYTES (32u << 10)
 
 struct br_writer {
   br_schema *schema;
   br_part_kind kind;
   uint32_t partitions, columns;
-  bool ordered;
+  bool ordered, followed;
   uint64_t scatter_buffer_bytes, chunk_bytes, check_bytes;
   br_bounds *bounds;
   br_output *output;
@@ -54,6 +60,7 @@ typedef struct thread_state {
   uint32_t place_rows;
   uint64_t unchecked_bytes; /* written since the last look at all buffers */
   uint64_t turn;
+  uint64_t flushes, flushed_ms; /* flushed_ms: of all buffers, while others follow */
   br_buf head, body;
 } thread_state;
 
@@ -80,7 +87,8 @@ br_status br_writer_open(const br_writer_options *o, br_writer **out, br_error *
   w->chunk_bytes = o->chunk_bytes > 0 ? o->chunk_bytes : CHUNK_BYTES_DEFAULT;
   w->check_bytes = w->scatter_buffer_bytes / 64;
   if (w->check_bytes > w->chunk_bytes / 4) w->check_bytes = w->chunk_bytes / 4;
-  if (w->check_bytes < CHECK_BYTES_MIN) w->check_bytes = CHECK_BYTES_MIN;
+  w->followed = o->publish.publish != NULL;
+  if (w->check_bytes < CHECK_BYTES_MIN || w->followed) w->check_bytes = CHECK_BYTES_MIN;
   if (o->kind == BR_PART_RANGE) BR_TRY_GOTO(br_bounds_new(o->bounds, o->bound_bytes, o->n_bounds, &w->bounds, err));
   br_writer_options with_defaults = *o;
   with_defaults.scatter_buffer_bytes = w->scatter_buffer_bytes;
@@ -90,6 +98,8 @@ done:
   if (status != BR_OK) br_writer_free(w);
   return status;
 }
+
+void br_writer_publish(br_writer *w) { br_output_publish(w->output); }
 
 void br_writer_free(br_writer *w) {
   if (w == NULL) return;
@@ -150,6 +160,7 @@ static br_status flush(thread_state *t, uint32_t p, bool shrink, br_error *err) 
   br_status status = br_output_add(w->output, p, (uint64_t)rows, &t->head, &t->body, err);
   if (t->body.cap > ENCODE_KEEP_BYTES) br_buf_free(&t->body);
   look_at(t, p);
+  t->flushes++;
   return status;
 }
 
@@ -214,9 +225,26 @@ static br_status relieve(thread_state *t, br_error *err) {
   return status;
 }
 
+static uint64_t chunk_bytes(const thread_state *t) {
+  const br_writer *w = t->w;
+  uint64_t rounds = w->followed ? t->flushes / w->partitions : 32, bytes = FOLLOWED_CHUNK_BYTES;
+  return rounds < 16 && bytes << rounds < w->chunk_bytes ? bytes << rounds : w->chunk_bytes;
+}
+
 static br_status check_buffer(thread_state *t, uint32_t p, br_error *err) {
   look_at(t, p);
-  return t->sizes[p].used >= t->w->chunk_bytes ? flush(t, p, false, err) : BR_OK;
+  return t->sizes[p].used >= chunk_bytes(t) ? flush(t, p, false, err) : BR_OK;
+}
+
+/* Somebody may wait for what lies here. */
+static br_status flush_for_followers(thread_state *t, br_error *err) {
+  uint64_t least = t->w->partitions == 1 ? 1 : FOLLOWED_FLUSH_BYTES;
+  for (uint32_t p = 0; p < t->w->partitions; p++) {
+    look_at(t, p);
+    if (t->sizes[p].used >= least) BR_TRY(flush(t, p, false, err));
+  }
+  t->flushed_ms = br_now_ms();
+  return BR_OK;
 }
 
 static br_status check_all_buffers(thread_state *t, br_error *err) {
@@ -285,6 +313,7 @@ br_status br_writer_thread(br_writer *w, void **state, br_error *err) {
   br_status status = BR_OK;
   t->w = w;
   t->turn = before; /* threads start dealing at different places */
+  t->flushed_ms = br_now_ms();
   if (w->ordered && before > 0) {
     status = br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "a second thread writes an ordered map output");
     goto done;
@@ -327,6 +356,7 @@ br_status br_writer_write(br_writer *w, void *state, const br_vec *columns, uint
   if (rows == 0) return BR_OK;
   uint64_t bytes = measure_all(columns, w->columns, rows);
   BR_TRY(store_rows(t, columns, rows, err));
+  if (w->followed && br_now_ms() - t->flushed_ms >= FOLLOWED_FLUSH_MS) BR_TRY(flush_for_followers(t, err));
   if (bytes == UNKNOWN_BYTES)
     return w->partitions == 1 ? check_all_buffers(t, err) : check_touched_buffers(t, rows, err);
   t->unchecked_bytes += bytes;
