@@ -84,7 +84,11 @@ typedef struct br_esink {
 void br_esink_bind(br_esink *s, br_run_sink *out);
 BR_MUST_USE br_status br_esink_prepare(br_esink *s, br_error *err); /* the stored schema, before the run */
 BR_MUST_USE br_status br_esink_commit(br_esink *s, br_map_output *out, br_error *err);
-void br_esink_close(br_esink *s); /* without a commit: what was written is removed */
+void br_esink_close(br_esink *s);   /* without a commit: what was written is removed */
+void br_esink_publish(br_esink *s); /* main thread, now and then: what is readable and was not told yet */
+
+/* ---- publish.c: to the worker, for those who read while it is written. A br_publisher; task: a br_etask. */
+void br_epublish(void *task, const br_publication *p);
 
 /* ---- files.c: a task of a sink (Task.sink) writes the user's files; its output is their list. */
 typedef struct br_efiles {
@@ -97,7 +101,7 @@ typedef struct br_efiles {
 /* Run sql into files. stats: of this run alone. */
 BR_MUST_USE br_status br_efiles_write(br_etask *t, const char *sql, const br_run_input *inputs, size_t n_inputs,
                                       br_run_stats *stats, br_error *err);
-char *br_efiles_manifest(br_etask *t);          /* a SELECT of (path, rows, bytes); free it */
+char *br_efiles_manifest(br_etask *t);         /* a SELECT of (path, rows, bytes); free it */
 void br_efiles_close(br_etask *t, bool stays); /* stays false: what was written is removed */
 
 /* ---- task.c: one attempt. */
@@ -109,13 +113,15 @@ struct br_etask {
   pthread_t thread;
   uint64_t start_us;
   atomic_bool cancelled, timed_out;
-  pthread_mutex_t lock; /* session, n_inputs, readers: whoever cancels holds it */
+  pthread_mutex_t lock; /* session, n_inputs, readers, sink.writer, read: whoever cancels holds it */
   br_session *session;
   br_einput *inputs;
   size_t n_inputs;
   br_esink sink;
   br_efiles files;
-  uint64_t sent_rows; /* of the last progress message; main thread */
+  const char *sql;      /* that runs: the task's, or one of its passes */
+  br_reader_stats read; /* of inputs that were closed (passes) */
+  uint64_t sent_rows;   /* of the last progress message; main thread */
   double sent_fraction;
 };
 /* Main thread. Takes over message (an ExecutorCommand with run). */

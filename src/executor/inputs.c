@@ -114,6 +114,7 @@ static br_status open_input(br_einput *in, uint64_t buffer_bytes, br_error *err)
     return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "input(%u) of a task came without its partitions or its types",
                    pb->number);
   }
+  if (pb->kind == BRANT__PB__INPUT_KIND__INPUT_BOUNDS && in->task->sink.bounds) return BR_OK; /* of an earlier pass */
   BR_TRY(br_session_schema(in->task->session, (const char *const *)pb->types, NULL, pb->n_types, &in->schema, err));
   return open_reader(in, r, buffer_bytes, err);
 }
@@ -243,6 +244,7 @@ br_status br_einputs_first(br_etask *t, br_error *err) {
   for (size_t i = 0; i < t->n_inputs; i++) {
     br_einput *in = &t->inputs[i];
     br_status status;
+    if (!in->reader) continue; /* bounds that are here from an earlier pass */
     if (in->pb->kind == BRANT__PB__INPUT_KIND__INPUT_BOUNDS) {
       status = read_bounds(t, in, err);
     } else {
@@ -277,6 +279,12 @@ void br_einputs_close(br_etask *t) {
   pthread_mutex_lock(&t->lock);
   size_t n = t->n_inputs;
   t->n_inputs = 0; /* no cancel reaches the readers any more */
+  for (size_t i = 0; i < n; i++) {
+    if (!t->inputs[i].reader) continue;
+    br_reader_stats r = br_reader_stats_now(t->inputs[i].reader);
+    t->read.rows += r.rows, t->read.bytes += r.bytes;
+    t->read.remote_bytes += r.remote_bytes, t->read.wait_us += r.wait_us;
+  }
   pthread_mutex_unlock(&t->lock);
   for (size_t i = 0; i < n; i++) {
     br_einput *in = &t->inputs[i];

@@ -47,7 +47,12 @@ static br_status open_writer(br_esink *s, br_error *err) {
       .n_bounds = s->n_bounds,
       .shared_dir = o->shared_dir[0] ? o->shared_dir : NULL,
   };
-  br_status status = backend->writer_open(&w, &s->writer, err);
+  if (o->publish && !o->shared_dir[0]) w.publish = (br_publisher){br_epublish, t};
+  br_writer *writer = NULL;
+  br_status status = backend->writer_open(&w, &writer, err);
+  pthread_mutex_lock(&t->lock);
+  s->writer = writer;
+  pthread_mutex_unlock(&t->lock);
   free(dir);
   return status;
 }
@@ -82,7 +87,7 @@ static br_status sink_open(void *arg, const br_schema *columns, br_error *err) {
                      br_buf_cstr(&why));
     goto done;
   }
-  status = open_writer(s, err);
+  if (!s->writer) status = open_writer(s, err); /* all passes write to one */
 done:
   br_schema_unref(stored);
   br_buf_free(&why);
@@ -128,11 +133,21 @@ br_status br_esink_commit(br_esink *s, br_map_output *out, br_error *err) {
   return br_writer_commit(s->writer, out, err);
 }
 
+void br_esink_publish(br_esink *s) {
+  pthread_mutex_lock(&s->task->lock);
+  if (s->writer) br_writer_publish(s->writer);
+  pthread_mutex_unlock(&s->task->lock);
+}
+
 void br_esink_close(br_esink *s) {
-  if (s->writer) br_writer_free(s->writer);
+  pthread_mutex_lock(&s->task->lock);
+  br_writer *writer = s->writer;
+  s->writer = NULL;
+  pthread_mutex_unlock(&s->task->lock);
+  if (writer) br_writer_free(writer);
   br_schema_unref(s->schema);
   free(s->bounds);
   free(s->bound_bytes);
   br_buf_free(&s->bound_data);
-  s->writer = NULL, s->schema = NULL, s->bounds = NULL, s->bound_bytes = NULL;
+  s->schema = NULL, s->bounds = NULL, s->bound_bytes = NULL;
 }

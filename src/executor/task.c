@@ -45,7 +45,8 @@ static size_t run_inputs(br_etask *t, br_run_input *out) {
   return n;
 }
 
-static br_status run_sql(br_etask *t, br_run_stats *stats, br_error *err) {
+/* last: no other pass comes. */
+static br_status run_sql(br_etask *t, bool last, br_run_stats *stats, br_error *err) {
   char id[64];
   br_attempt_format(&t->id, id);
   char *scratch = br_asprintf("%s/run-%s", t->x->temp_dir, id);
@@ -56,7 +57,7 @@ static br_status run_sql(br_etask *t, br_run_stats *stats, br_error *err) {
   br_status status;
   BR_TRY_GOTO(br_mkdir_p(scratch, err));
   br_esink_bind(&t->sink, &sink);
-  br_run run = {.sql = t->pb->task->sql,
+  br_run run = {.sql = t->sql,
                 .inputs = inputs,
                 .n_inputs = run_inputs(t, inputs),
                 .sink = &sink,
@@ -65,6 +66,10 @@ static br_status run_sql(br_etask *t, br_run_stats *stats, br_error *err) {
                 .scratch_dir = scratch};
   if (t->pb->task->sink) {
     BR_TRY_GOTO(br_efiles_write(t, run.sql, run.inputs, run.n_inputs, &files, err));
+    if (!last) {
+      *stats = files;
+      goto done;
+    }
     run.sql = manifest = br_efiles_manifest(t);
     run.n_inputs = 0;
   }
@@ -79,14 +84,35 @@ done:
   return status;
 }
 
-static br_status work(br_etask *t, br_run_stats *stats, br_map_output *out, br_error *err) {
-  BR_TRY(take_session(t, err));
+static void add_stats(br_run_stats *all, const br_run_stats *one) {
+  all->wall_us += one->wall_us, all->cpu_us += one->cpu_us, all->rows_out += one->rows_out;
+  all->spill_bytes += one->spill_bytes;
+  if (one->peak_memory_bytes > all->peak_memory_bytes) all->peak_memory_bytes = one->peak_memory_bytes;
+  if (!one->profile_json) return;
+  free(all->profile_json);
+  all->profile_json = one->profile_json; /* of the last pass */
+}
+
+/* One SQL over inputs that are opened for it; they stay open after the last pass, for its report. */
+static br_status run_pass(br_etask *t, const char *sql, bool last, br_run_stats *all, br_error *err) {
+  br_run_stats stats = {0};
+  t->sql = sql;
   BR_TRY(br_einputs_open(t, err));
   BR_TRY(br_einputs_first(t, err));
-  BR_TRY(br_esink_prepare(&t->sink, err));
+  if (!t->sink.schema) BR_TRY(br_esink_prepare(&t->sink, err));
   if (atomic_load(&t->cancelled)) return cancelled(t, err);
-  BR_TRY(run_sql(t, stats, err));
-  if (atomic_load(&t->cancelled)) return cancelled(t, err);
+  br_status status = run_sql(t, last, &stats, err);
+  add_stats(all, &stats);
+  if (status == BR_OK && atomic_load(&t->cancelled)) return cancelled(t, err);
+  if (status == BR_OK && !last) br_einputs_close(t);
+  return status;
+}
+
+static br_status work(br_etask *t, br_run_stats *stats, br_map_output *out, br_error *err) {
+  const Brant__Pb__Task *task = t->pb->task;
+  BR_TRY(take_session(t, err));
+  if (!task->n_passes) BR_TRY(run_pass(t, task->sql, true, stats, err));
+  for (size_t i = 0; i < task->n_passes; i++) BR_TRY(run_pass(t, task->passes[i], i + 1 == task->n_passes, stats, err));
   return br_esink_commit(&t->sink, out, err);
 }
 
@@ -95,6 +121,8 @@ static br_status work(br_etask *t, br_run_stats *stats, br_map_output *out, br_e
 static uint32_t log_bytes(uint64_t bytes) { return bytes ? 1 + (uint32_t)(8 * log2((double)bytes)) : 0; }
 
 static void input_stats(br_etask *t, Brant__Pb__TaskStats *s) {
+  s->rows_in = t->read.rows, s->bytes_in = t->read.bytes;
+  s->remote_bytes_in = t->read.remote_bytes, s->fetch_wait_us = t->read.wait_us;
   for (size_t i = 0; i < t->n_inputs; i++) {
     if (!t->inputs[i].reader) continue;
     br_reader_stats r = br_reader_stats_now(t->inputs[i].reader);
@@ -145,7 +173,7 @@ static void append(br_error *e, const char *text) {
 
 /* A user reads which SQL it was: the message is cut first, so that there is always room for it. */
 static void append_sql(br_error *e, const br_etask *t) {
-  const char *sql = t->pb->task->sql;
+  const char *sql = t->sql ? t->sql : t->pb->task->sql;
   size_t n = strlen(sql);
   bool cut = n > BR_EXECUTOR_SQL_IN_ERROR_BYTES;
   if (cut) n = utf8_floor(sql, BR_EXECUTOR_SQL_IN_ERROR_BYTES);
@@ -230,7 +258,7 @@ static void *task_thread(void *arg) {
 /* ---- main thread */
 
 static br_status check(const Brant__Pb__ExecTask *p, br_error *err) {
-  if (!p->task || !p->task->id || !p->task->output || !p->task->sql[0])
+  if (!p->task || !p->task->id || !p->task->output || (!p->task->sql[0] && !p->task->n_passes))
     return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "a task without id, SQL or output");
   return BR_OK;
 }
@@ -291,6 +319,7 @@ void br_etask_progress(br_etask *t) {
     br_etask_cancel(t);
     return;
   }
+  br_esink_publish(&t->sink);
   Brant__Pb__TaskProgress p = BRANT__PB__TASK_PROGRESS__INIT;
   Brant__Pb__TaskStats in = BRANT__PB__TASK_STATS__INIT;
   pthread_mutex_lock(&t->lock);

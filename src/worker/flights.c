@@ -101,7 +101,7 @@ static br_status describe(br_node *n, const flight *f, const br_buf *descriptor,
   Brant__Pb__PartitionRef ref = BRANT__PB__PARTITION_REF__INIT;
   br_serve_set set;
   BR_TRY(find_table(n, f, &ref, err));
-  BR_TRY(br_serve_collect(n, &ref, &set, err));
+  BR_TRY(br_serve_collect(n, &ref, true, &set, err));
   br_status status = BR_OK;
   if (set.n == 0)
     status = br_fail(err, BR_NOT_FOUND, BR_BLAME_USER,

@@ -97,6 +97,7 @@ typedef struct br_stage_table br_stage_table;
 typedef struct br_table_entry {
   uint32_t attempt, worker, incarnation;
   uint64_t bytes;
+  bool growing; /* it was being written when the table was made */
 } br_table_entry;
 const br_stage_table *br_tables_get(const br_tables *t, uint64_t query, uint32_t stage, uint32_t version,
                                     uint32_t *newest);
@@ -127,7 +128,8 @@ struct br_wtask {
   uint64_t rows, bytes;
   double fraction;
 };
-void br_tasks_run(br_node *n, ProtobufCMessage *command); /* takes over a Command with run */
+void br_tasks_run(br_node *n, ProtobufCMessage *command);                 /* takes over a Command with run */
+const br_wtask *br_tasks_find(const br_node *n, const br_attempt_id *id); /* NULL: it isn't here, or has ended */
 void br_tasks_cancel(br_node *n, const br_attempt_id *id);
 void br_tasks_drop(br_node *n, uint64_t query, const uint32_t *stage_or_all);
 void br_tasks_drop_attempt(br_node *n, const br_attempt_id *id);
@@ -152,6 +154,7 @@ struct br_child {
   uint64_t closed_ms;
   uint64_t deaths_ms[BR_NODE_CRASH_COUNT];
   uint32_t running;
+  bool alone;    /* what runs there wants nothing beside it */
   char *dir;     /* of this process: DuckDB's temporary files */
   br_smap *sent; /* outputs whose descriptor it has: attempt text -> sent_output */
   br_error why;  /* of the last death */
@@ -212,10 +215,22 @@ typedef struct br_link {
 void br_node_drop_output(br_node *n, const br_attempt_id *id); /* exactly this attempt's */
 void br_node_report_evicted(br_node *n);                       /* what the store let go since the last call */
 
+/* ---- growing.c: outputs that are being written, for those who read them meanwhile. */
+void br_grow_expect(br_node *n, const br_wtask *t); /* it came to this worker */
+/* A reference. An attempt that nobody heard of is a failure that may pass. */
+BR_MUST_USE br_status br_grow_get(br_node *n, const br_attempt_id *id, br_growing **out, br_error *err);
+BR_MUST_USE br_status br_grow_published(br_node *n, const br_wtask *t, const Brant__Pb__Published *p, int *fds,
+                                        int n_fds, br_error *err);                           /* takes fds[0] */
+BR_MUST_USE br_status br_grow_committed(br_node *n, const br_attempt_id *id, br_error *err); /* it's in the store */
+void br_grow_failed(br_node *n, const br_attempt_id *id, const br_error *why);               /* NULL: nobody wants it */
+void br_grow_drop(br_node *n, uint64_t query, const uint32_t *stage_or_all);
+void br_grow_free(br_node *n);
+
 /* ---- serve.c */
 BR_MUST_USE br_status br_serve_open(br_node *n, br_error *err);
-/* The outputs of ref that are on this worker, referenced: br_serve_set_free. A missing one is lost, not skipped. */
-BR_MUST_USE br_status br_serve_collect(br_node *n, const Brant__Pb__PartitionRef *ref, br_serve_set *out,
+/* The outputs of ref that are on this worker, referenced: br_serve_set_free. A missing one is lost, not skipped; so is one
+ * that is being written, if only finished ones are wanted. */
+BR_MUST_USE br_status br_serve_collect(br_node *n, const Brant__Pb__PartitionRef *ref, bool finished, br_serve_set *out,
                                        br_error *err);
 void br_serve_set_free(br_serve_set *set);
 
@@ -244,6 +259,7 @@ struct br_node {
   br_link link;
   br_tables *tables;
   br_smap *outputs; /* what the store holds: "q.s.t" -> br_attempt_id */
+  br_smap *growing; /* being written: attempt text -> br_grow; NULL: none so far */
   br_child children[BR_NODE_MAX_EXECUTORS];
   br_wtask **tasks;
   size_t n_tasks, tasks_capacity;

@@ -31,49 +31,63 @@ static br_status check_ticket(const br_node *n, const Brant__Pb__Ticket *t, br_e
   return BR_OK;
 }
 
-static br_status collect(br_node *n, const Brant__Pb__PartitionRef *ref, br_mapfile **files, uint32_t *maps,
-                         size_t *count, br_error *err) {
+/* A committed output, or one that is being written, into the set, whose arrays have room. */
+static br_status add_output(br_node *n, const br_attempt_id *id, bool growing, br_serve_set *set, br_error *err) {
+  br_mapfile *file = br_store_get(n->store, id->query, id->stage, id->task, id->attempt);
+  if (file) {
+    set->files[set->n] = file;
+    ((uint32_t *)set->maps)[set->n++] = id->task;
+    return BR_OK;
+  }
+  if (growing) {
+    BR_TRY(br_grow_get(n, id, &set->growing[set->n_growing], err));
+    ((uint32_t *)set->growing_maps)[set->n_growing++] = id->task;
+    return BR_OK;
+  }
+  char text[64];
+  br_attempt_format(id, text);
+  br_fail(err, BR_FETCH, BR_BLAME_FETCH, "map output %s is not on worker %u any more", text, n->worker);
+  err->has_lost = true;
+  err->lost = (br_map_output_id){.made_by = *id, .worker = n->worker, .incarnation = n->incarnation};
+  err->worker = n->worker;
+  return err->code;
+}
+
+static br_status collect(br_node *n, const Brant__Pb__PartitionRef *ref, bool finished, br_serve_set *set,
+                         br_error *err) {
   const br_stage_table *table;
   BR_TRY(br_tables_find(n->tables, ref, &table, err));
   for (uint32_t m = ref->map_first; m < ref->map_last; m++) {
     br_table_entry e;
     if (!br_stage_table_entry(table, ref->table_version, m, &e)) continue;
     if (e.worker != n->worker || e.incarnation != n->incarnation) continue;
-    files[*count] = br_store_get(n->store, ref->query, ref->stage, m, (uint16_t)e.attempt);
-    maps[*count] = m;
-    if (files[*count]) {
-      ++*count;
-      continue;
-    }
     br_attempt_id id = {.query = ref->query, .stage = ref->stage, .task = m, .attempt = (uint16_t)e.attempt};
-    char text[64];
-    br_attempt_format(&id, text);
-    br_fail(err, BR_FETCH, BR_BLAME_FETCH, "map output %s is not on worker %u any more", text, n->worker);
-    err->has_lost = true;
-    err->lost = (br_map_output_id){.made_by = id, .worker = n->worker, .incarnation = n->incarnation};
-    err->worker = n->worker;
-    return err->code;
+    BR_TRY(add_output(n, &id, e.growing && !finished, set, err));
   }
   return BR_OK;
 }
 
-br_status br_serve_collect(br_node *n, const Brant__Pb__PartitionRef *ref, br_serve_set *out, br_error *err) {
+br_status br_serve_collect(br_node *n, const Brant__Pb__PartitionRef *ref, bool finished, br_serve_set *out,
+                           br_error *err) {
   uint32_t span = ref->map_last > ref->map_first ? ref->map_last - ref->map_first : 0;
   if (span > BR_NODE_MAX_TABLE_MAPS)
     return br_fail(err, BR_INVALID, BR_BLAME_USER, "the ticket names too many map outputs");
-  br_mapfile **files = br_calloc(span + 1u, sizeof *files);
-  uint32_t *maps = br_calloc(span + 1u, sizeof *maps);
-  size_t count = 0;
-  br_status status = collect(n, ref, files, maps, &count, err);
-  *out = (br_serve_set){.files = files, .maps = maps, .n = count};
+  *out = (br_serve_set){.files = br_calloc(span + 1u, sizeof *out->files),
+                        .maps = br_calloc(span + 1u, sizeof *out->maps),
+                        .growing = br_calloc(span + 1u, sizeof *out->growing),
+                        .growing_maps = br_calloc(span + 1u, sizeof *out->growing_maps)};
+  br_status status = collect(n, ref, finished, out, err);
   if (status != BR_OK) br_serve_set_free(out);
   return status;
 }
 
 void br_serve_set_free(br_serve_set *set) {
   for (size_t i = 0; i < set->n; i++) br_mapfile_unref(set->files[i]);
+  for (size_t i = 0; i < set->n_growing; i++) br_growing_unref(set->growing[i]);
   free(set->files);
   free((uint32_t *)set->maps);
+  free(set->growing);
+  free((uint32_t *)set->growing_maps);
   *set = (br_serve_set){0};
 }
 
@@ -100,7 +114,7 @@ static void counted_free(void *arg) {
 static br_status serve(br_node *n, br_flight_call *call, const Brant__Pb__Ticket *t, br_flight_source *src,
                        br_error *err) {
   br_serve_set set;
-  BR_TRY(br_serve_collect(n, t->ref, &set, err));
+  BR_TRY(br_serve_collect(n, t->ref, false, &set, err));
   counted *c = br_calloc(1, sizeof *c);
   c->node = n;
   br_status status = br_serve_source(n->loop, call, &set, t->ref->first, t->ref->last, t->ordered, &c->inner, err);

@@ -87,7 +87,9 @@ static br_stage_table *want_stage(br_tables *t, uint64_t query, uint32_t stage) 
 static void add_change(br_stage_table *s, uint32_t version, uint32_t map, br_table_entry entry) {
   uint32_t at = s->latest[map];
   br_table_entry now = at == NONE ? (br_table_entry){0} : s->changes[at].entry;
-  if (now.worker == entry.worker && now.incarnation == entry.incarnation && now.attempt == entry.attempt) return;
+  if (now.worker == entry.worker && now.incarnation == entry.incarnation && now.attempt == entry.attempt &&
+      now.growing == entry.growing)
+    return;
   br_grow((void **)&s->changes, &s->changes_capacity, s->n_changes, sizeof *s->changes);
   s->changes[s->n_changes] = (change){.version = version, .before = at, .entry = entry};
   s->latest[map] = (uint32_t)s->n_changes++;
@@ -110,7 +112,7 @@ void br_tables_put(br_tables *t, const Brant__Pb__OutputTable *table) {
   br_table_entry *now = br_calloc(s->maps + 1u, sizeof *now);
   for (size_t i = 0; i < table->n_entries; i++) {
     const Brant__Pb__OutputEntry *e = table->entries[i];
-    if (e->map < s->maps) now[e->map] = (br_table_entry){e->attempt, e->worker, e->incarnation, e->bytes};
+    if (e->map < s->maps) now[e->map] = (br_table_entry){e->attempt, e->worker, e->incarnation, e->bytes, e->growing};
   }
   for (uint32_t m = 0; m < s->maps; m++) add_change(s, table->version, m, now[m]);
   free(now);
@@ -206,6 +208,15 @@ static Brant__Pb__LocalOutput *local_new(const Brant__Pb__PartitionRef *ref, uin
   return l;
 }
 
+static Brant__Pb__RemoteSource *remote_new(const br_table_entry *e, const char *uri, const char *unix_path) {
+  Brant__Pb__RemoteSource *s = br_calloc(1, sizeof *s);
+  brant__pb__remote_source__init(s);
+  s->worker = e->worker, s->incarnation = e->incarnation;
+  s->uri = br_strdup(uri), s->unix_path = br_strdup(unix_path);
+  s->outputs = 1, s->bytes = e->bytes;
+  return s;
+}
+
 static br_status add_remote(br_node *n, const Brant__Pb__PartitionRef *ref, uint32_t map, const br_table_entry *e,
                             Brant__Pb__ResolvedInput *r, br_error *err) {
   for (size_t i = 0; i < r->n_remote; i++) {
@@ -222,13 +233,36 @@ static br_status add_remote(br_node *n, const Brant__Pb__PartitionRef *ref, uint
     err->worker = e->worker;
     return err->code;
   }
-  Brant__Pb__RemoteSource *s = br_calloc(1, sizeof *s);
-  brant__pb__remote_source__init(s);
-  s->worker = e->worker, s->incarnation = e->incarnation;
-  s->uri = br_strdup(p->uri), s->unix_path = br_strdup(p->unix_path);
-  s->outputs = 1, s->bytes = e->bytes;
-  r->remote[r->n_remote++] = s;
+  r->remote[r->n_remote++] = remote_new(e, p->uri, p->unix_path);
   return BR_OK;
+}
+
+static bool is_own(const br_node *n, const br_table_entry *e) {
+  return e->worker == n->worker && e->incarnation == n->incarnation;
+}
+
+/* An own output of ref that is being written can't be passed as a descriptor: then all own ones are read from this worker's server,
+ * by one source, as another worker's would be. */
+static bool reads_own_growing(br_node *n, const br_stage_table *table, const Brant__Pb__PartitionRef *ref) {
+  br_table_entry e;
+  bool any = false;
+  for (uint32_t m = ref->map_first; m < ref->map_last && !any; m++) {
+    if (!br_stage_table_entry(table, ref->table_version, m, &e) || !is_own(n, &e) || !e.growing) continue;
+    br_mapfile *f = br_store_get(n->store, ref->query, ref->stage, m, (uint16_t)e.attempt);
+    any = f == NULL;
+    br_mapfile_unref(f);
+  }
+  return any;
+}
+
+static void add_own(br_node *n, const br_table_entry *e, Brant__Pb__ResolvedInput *r) {
+  for (size_t i = 0; i < r->n_remote; i++) {
+    if (r->remote[i]->worker != n->worker) continue;
+    r->remote[i]->outputs++;
+    r->remote[i]->bytes += e->bytes;
+    return;
+  }
+  r->remote[r->n_remote++] = remote_new(e, n->uri, n->unix_path ? n->unix_path : "");
 }
 
 static Brant__Pb__SharedFile *shared_new(uint32_t map, const br_table_entry *e) {
@@ -252,6 +286,7 @@ br_status br_tables_resolve(br_node *n, const Brant__Pb__TaskInput *in, Brant__P
     r->shared_dir = br_strdup(table->shared_dir);
     r->file = br_calloc(ref->map_last - ref->map_first, sizeof *r->file);
   }
+  bool by_server = !table->shared_dir && reads_own_growing(n, table, ref);
   for (uint32_t m = ref->map_first; m < ref->map_last; m++) {
     br_table_entry e;
     if (!br_stage_table_entry(table, ref->table_version, m, &e)) {
@@ -260,7 +295,9 @@ br_status br_tables_resolve(br_node *n, const Brant__Pb__TaskInput *in, Brant__P
     }
     if (table->shared_dir)
       r->file[r->n_file++] = shared_new(m, &e);
-    else if (e.worker == n->worker && e.incarnation == n->incarnation)
+    else if (is_own(n, &e) && by_server)
+      add_own(n, &e, r);
+    else if (is_own(n, &e))
       r->local[r->n_local++] = local_new(ref, m, &e);
     else
       BR_TRY(add_remote(n, ref, m, &e, r, err));

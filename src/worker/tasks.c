@@ -18,6 +18,8 @@ static br_wtask *find(const br_node *n, const br_attempt_id *id) {
   return NULL;
 }
 
+const br_wtask *br_tasks_find(const br_node *n, const br_attempt_id *id) { return find(n, id); }
+
 static char *attempt_dir(const br_node *n, const br_attempt_id *id) {
   char text[64];
   br_attempt_format(id, text);
@@ -34,6 +36,7 @@ static void end_task(br_node *n, br_wtask *t) {
   }
   if (t->child) {
     t->child->running--;
+    if (t->task->alone) t->child->alone = false;
     char *dir = attempt_dir(n, &t->id);
     br_remove_tree(dir);
     free(dir);
@@ -51,6 +54,7 @@ static void fail_task(br_node *n, br_wtask *t, br_error *why) {
     why->lost.incarnation = n->incarnation;
   }
   br_link_failed(n, &t->id, why);
+  br_grow_failed(n, &t->id, why);
   end_task(n, t);
 }
 
@@ -97,33 +101,53 @@ done:
   return status;
 }
 
-static br_child *free_child(br_node *n) {
+static bool can_take(const br_node *n, const br_child *c) {
+  return c->ready && !c->killed && !c->alone && c->running < n->o->slots;
+}
+
+/* The one with the least to do, but `not`. */
+static br_child *free_child(br_node *n, const br_child * not ) {
   br_child *best = NULL;
   for (uint32_t i = 0; i < n->o->executors; i++) {
     br_child *c = &n->children[i];
-    if (c->ready && !c->killed && c->running < n->o->slots && (!best || c->running < best->running)) best = c;
+    if (c != not &&can_take(n, c) && (!best || c->running < best->running)) best = c;
   }
   return best;
 }
 
+static bool start_task(br_node *n, br_wtask *t, br_child *c) {
+  br_error err = {0};
+  if (send_run(n, t, c, &err) != BR_OK) {
+    fail_task(n, t, &err);
+    return false;
+  }
+  t->child = c;
+  t->since_ms = br_now_ms();
+  c->running++;
+  c->alone = t->task->alone;
+  return true;
+}
+
+/* Oldest first: nobody overtakes, but for one that must run alone and waits for an executor to become idle: others are kept away from
+ * that executor meanwhile (`idle_soon`), except outputs that may be read while they are written, since what runs there may
+ * wait for them. */
 void br_tasks_dispatch(br_node *n) {
+  br_child *idle_soon = NULL;
   for (size_t i = 0; i < n->n_tasks && !n->stopping;) {
     br_wtask *t = n->tasks[i];
-    br_child *c = t->child ? NULL : free_child(n);
     if (t->child) {
       i++;
       continue;
     }
-    if (!c) return; /* oldest first: nobody overtakes */
-    br_error err = {0};
-    if (send_run(n, t, c, &err) != BR_OK) {
-      fail_task(n, t, &err);
+    br_child *c = free_child(n, idle_soon);
+    if (t->task->alone && c && c->running) {
+      if (!idle_soon) idle_soon = c;
+      i++;
       continue;
     }
-    t->child = c;
-    t->since_ms = br_now_ms();
-    c->running++;
-    i++;
+    if (!c && idle_soon && t->task->output && t->task->output->publish && can_take(n, idle_soon)) c = idle_soon;
+    if (!c && !idle_soon) return;
+    if (!c || start_task(n, t, c)) i++;
   }
 }
 
@@ -138,6 +162,7 @@ void br_tasks_run(br_node *n, ProtobufCMessage *command) {
   *t = (br_wtask){.id = id, .command = command, .task = task, .since_ms = br_now_ms()};
   br_grow((void **)&n->tasks, &n->tasks_capacity, n->n_tasks, sizeof *n->tasks);
   n->tasks[n->n_tasks++] = t;
+  if (task->output && task->output->publish && !task->output->shared_dir[0]) br_grow_expect(n, t);
   br_error err = {0};
   if (n->n_tasks > BR_NODE_MAX_QUEUED_TASKS) {
     br_fail(&err, BR_INTERNAL, BR_BLAME_INTERNAL, "more than %u tasks for one worker", BR_NODE_MAX_QUEUED_TASKS);
@@ -173,6 +198,7 @@ void br_tasks_drop(br_node *n, uint64_t query, const uint32_t *stage_or_all) {
     br_attempt_id id = t->id;
     br_tasks_cancel(n, &id);
   }
+  br_grow_drop(n, query, stage_or_all);
 }
 
 static uint64_t patience_ms(const br_node *n, const br_child *c) {
@@ -199,7 +225,7 @@ void br_tasks_tick(br_node *n) {
       t->child->given_up = true;
       br_child_kill(t->child);
     }
-    if (t->child || now - t->since_ms < BR_NODE_QUEUE_WAIT_MS || free_child(n)) continue;
+    if (t->child || now - t->since_ms < BR_NODE_QUEUE_WAIT_MS || free_child(n, NULL)) continue;
     br_error err = {0};
     bool any = false; /* all slots busy is no failure: the task waits for its turn */
     for (uint32_t k = 0; k < n->o->executors; k++) any |= n->children[k].ready;
@@ -279,6 +305,12 @@ static void on_done(br_child *c, const Brant__Pb__ExecDone *d, int *fds, int n_f
     fail_task(n, t, &err);
     return;
   }
+  if (br_grow_committed(n, &id, &err) != BR_OK) {
+    br_store_drop_output(n->store, &id);
+    fail_task(n, t, &err);
+    br_child_kill(c);
+    return;
+  }
   br_node_output_put(n, &id);
   br_link_done(n, &id, d->stats);
   end_task(n, t);
@@ -321,6 +353,17 @@ static void on_reserve(br_child *c, const Brant__Pb__Reserve *r) {
   br_child_send(c, &m, NULL, 0);
 }
 
+static void on_published(br_child *c, const Brant__Pb__Published *p, int *fds, int n_fds) {
+  br_node *n = c->node;
+  br_attempt_id id = br_attempt_from_pb(p->id);
+  br_wtask *t = find(n, &id);
+  br_error err = {0};
+  if (!t || t->child != c || t->dropped) return;
+  if (br_grow_published(n, t, p, fds, n_fds, &err) == BR_OK) return;
+  fail_task(n, t, &err);
+  br_child_kill(c);
+}
+
 static void on_started(br_child *c, const Brant__Pb__AttemptId *p) {
   br_attempt_id id = br_attempt_from_pb(p);
   br_wtask *t = find(c->node, &id);
@@ -335,6 +378,7 @@ void br_tasks_event(br_child *c, const Brant__Pb__ExecutorEvent *e, int *fds, in
     case BRANT__PB__EXECUTOR_EVENT__WHAT_DONE: on_done(c, e->done, fds, n_fds), ended = true; break;
     case BRANT__PB__EXECUTOR_EVENT__WHAT_FAILED: on_failed(c, e->failed), ended = true; break;
     case BRANT__PB__EXECUTOR_EVENT__WHAT_PROGRESS: on_progress(c, e->progress); break;
+    case BRANT__PB__EXECUTOR_EVENT__WHAT_PUBLISHED: on_published(c, e->published, fds, n_fds); break;
     case BRANT__PB__EXECUTOR_EVENT__WHAT_RESERVE: on_reserve(c, e->reserve); break;
     default: break; /* of a later version */
   }
@@ -366,6 +410,7 @@ size_t br_tasks_lost(br_node *n, br_child *c, br_attempt_id **ids) {
       continue;
     }
     (*ids)[count++] = t->id;
+    br_grow_failed(n, &t->id, &c->why);
     end_task(n, t);
   }
   return count;
@@ -374,4 +419,5 @@ size_t br_tasks_lost(br_node *n, br_child *c, br_attempt_id **ids) {
 void br_tasks_free(br_node *n) {
   while (n->n_tasks) end_task(n, n->tasks[n->n_tasks - 1]);
   free(n->tasks);
+  br_grow_free(n);
 }

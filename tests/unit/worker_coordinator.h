@@ -378,7 +378,9 @@ typedef struct task {
   size_t n_prelude;
   const char *setting, *value;
   uint64_t deadline_ms;
-  bool ordered;
+  bool ordered, publish, alone;
+  const char *const *passes;
+  size_t n_passes;
 } task;
 
 #define TYPES(...) \
@@ -390,6 +392,7 @@ static inline void run_task(coord *c, uint32_t worker, task t) {
   Brant__Pb__TaskOutput o = BRANT__PB__TASK_OUTPUT__INIT;
   o.kind = t.kind, o.partitions = t.partitions ? t.partitions : 1;
   o.types = (char **)t.types, o.n_types = t.n_types, o.codec = (char *)"lz4", o.ordered = t.ordered;
+  o.publish = t.publish;
   Brant__Pb__TaskInput inputs[4], *refs[4];
   Brant__Pb__PartitionRef ranges[4];
   for (size_t i = 0; i < t.n_inputs; i++) {
@@ -406,10 +409,11 @@ static inline void run_task(coord *c, uint32_t worker, task t) {
   Brant__Pb__Setting s = BRANT__PB__SETTING__INIT, *settings = &s;
   s.name = (char *)t.setting, s.value = (char *)t.value;
   Brant__Pb__Task m = BRANT__PB__TASK__INIT;
-  m.id = &id, m.sql = (char *)t.sql, m.output = &o, m.inputs = refs, m.n_inputs = t.n_inputs;
+  m.id = &id, m.sql = (char *)(t.sql ? t.sql : ""), m.output = &o, m.inputs = refs, m.n_inputs = t.n_inputs;
   m.prelude = (char **)t.prelude, m.n_prelude = t.n_prelude;
   if (t.setting) m.settings = &settings, m.n_settings = 1;
   m.deadline_ms = t.deadline_ms;
+  m.alone = t.alone, m.passes = (char **)t.passes, m.n_passes = t.n_passes;
   Brant__Pb__Command cmd = BRANT__PB__COMMAND__INIT;
   cmd.what_case = BRANT__PB__COMMAND__WHAT_RUN;
   cmd.run = &m;
@@ -450,13 +454,13 @@ static inline void retire_stage(coord *c, uint64_t query, uint32_t stage) {
   for (uint32_t w = 1; w <= c->n_members; w++) send_command(c, w, &cmd);
 }
 
-/* Map m of the stage is on worker where[m], made by its attempt 0. To all workers. */
-static inline void send_table(coord *c, uint64_t query, uint32_t stage, uint32_t version, uint32_t partitions,
-                              const uint32_t *where, uint32_t maps) {
+/* Map m of the stage is on worker where[m], made by its attempt 0 (growing: being made). To all workers. */
+static inline void send_any_table(coord *c, uint64_t query, uint32_t stage, uint32_t version, uint32_t partitions,
+                                  const uint32_t *where, uint32_t maps, bool growing) {
   Brant__Pb__OutputEntry entries[MAX_MAPS], *refs[MAX_MAPS];
   for (uint32_t m = 0; m < maps; m++) {
     brant__pb__output_entry__init(&entries[m]);
-    entries[m].map = m, entries[m].worker = where[m], entries[m].incarnation = 7;
+    entries[m].map = m, entries[m].worker = where[m], entries[m].incarnation = 7, entries[m].growing = growing;
     refs[m] = &entries[m];
   }
   Brant__Pb__OutputTable t = BRANT__PB__OUTPUT_TABLE__INIT;
@@ -466,6 +470,11 @@ static inline void send_table(coord *c, uint64_t query, uint32_t stage, uint32_t
   cmd.what_case = BRANT__PB__COMMAND__WHAT_TABLE;
   cmd.table = &t;
   for (uint32_t w = 1; w <= c->n_members; w++) send_command(c, w, &cmd);
+}
+
+static inline void send_table(coord *c, uint64_t query, uint32_t stage, uint32_t version, uint32_t partitions,
+                              const uint32_t *where, uint32_t maps) {
+  send_any_table(c, query, stage, version, partitions, where, maps, false);
 }
 
 /* ---- results: rows of partitions of one map output, read over the worker's socket */
