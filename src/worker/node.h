@@ -42,11 +42,11 @@
 #define BR_NODE_MAX_LISTED 10000u         /* outputs in one answer to ListFlights */
 #define BR_NODE_REPORT_BYTES (4u << 20)   /* of events in one report; one larger event goes alone */
 #define BR_NODE_REPORT_TRIES 3u
-#define BR_NODE_JOIN_S 60u /* default of --join-wait: a coordinator that isn't there, or not any more, is asked again */
+#define BR_NODE_JOIN_S 60u /* default of --join-wait and --rejoin-wait: a coordinator that isn't there is asked again */
 #define BR_NODE_JOIN_RETRY_MS 500u
 #define BR_NODE_WELCOME_MS 60000u   /* from a join that was sent to its answer */
 #define BR_NODE_DRAIN_S 60u         /* default of --drain */
-#define BR_NODE_MAX_WAIT_S 1000000u /* of both */
+#define BR_NODE_MAX_WAIT_S 1000000u /* of the three */
 
 /* Exit codes of brant-worker. */
 #define BR_NODE_EXIT_OK 0
@@ -64,8 +64,9 @@ typedef struct br_node_options {
   int port, parent_fd; /* parent_fd -1: none */
   uint32_t threads, slots, executors;
   uint64_t memory_bytes, disk_bytes;
-  uint64_t drain_ms;     /* most between the first SIGTERM and the end; 0: it leaves at once */
-  uint64_t join_wait_ms; /* how long to look for a coordinator, at the start and after one is lost */
+  uint64_t drain_ms;       /* most between the first SIGTERM and the end; 0: it leaves at once */
+  uint64_t join_wait_ms;   /* how long to look for a coordinator at the start */
+  uint64_t rejoin_wait_ms; /* after one is lost; 0: not at all */
   bool help;
 } br_node_options;
 BR_MUST_USE br_status br_node_options_parse(int argc, char **argv, br_node_options *o, br_error *err);

@@ -35,7 +35,8 @@ const char br_node_usage[] =
     "  --secret-env NAME      environment variable with the cluster's secret (default: BRANT_SECRET, if it is set)\n"
     "  --host-id NAME         workers with the same one use Unix sockets between them (default: host name and boot)\n"
     "  --drain SECONDS        after SIGTERM: finish tasks and serve what others need, at most that long (default: 60)\n"
-    "  --join-wait SECONDS    how long to look for the coordinator, at the start and when it is lost (default: 60)\n"
+    "  --join-wait SECONDS    how long to look for the coordinator at the start (default: 60)\n"
+    "  --rejoin-wait SECONDS  how long to look for it when it is lost; 0: this worker ends (default: 60)\n"
     "  --parent-fd N          a pipe: its end is the parent's, and this worker's too\n";
 
 enum {
@@ -54,6 +55,7 @@ enum {
   O_HOST_ID,
   O_DRAIN,
   O_JOIN_WAIT,
+  O_REJOIN_WAIT,
   O_PARENT
 };
 
@@ -72,6 +74,7 @@ static const struct option long_options[] = {{"join", 1, NULL, O_JOIN},
                                              {"host-id", 1, NULL, O_HOST_ID},
                                              {"drain", 1, NULL, O_DRAIN},
                                              {"join-wait", 1, NULL, O_JOIN_WAIT},
+                                             {"rejoin-wait", 1, NULL, O_REJOIN_WAIT},
                                              {"parent-fd", 1, NULL, O_PARENT},
                                              {"help", 0, NULL, 'h'},
                                              {NULL, 0, NULL, 0}};
@@ -135,6 +138,7 @@ static br_status take(br_node_options *o, int c, const char *v, br_error *err) {
     case O_DISK: return take_bytes("disk", v, &o->disk_bytes, err);
     case O_DRAIN: return take_seconds("drain", v, &o->drain_ms, err);
     case O_JOIN_WAIT: return take_seconds("join-wait", v, &o->join_wait_ms, err);
+    case O_REJOIN_WAIT: return take_seconds("rejoin-wait", v, &o->rejoin_wait_ms, err);
     case O_THREADS: return number("threads", v, 0, 4096, &o->threads, err);
     case O_EXECUTORS: return number("executors", v, 1, BR_NODE_MAX_EXECUTORS, &o->executors, err);
     case O_SLOTS: return number("slots", v, 1, BR_NODE_MAX_SLOTS, &o->slots, err);
@@ -232,6 +236,7 @@ br_status br_node_options_parse(int argc, char **argv, br_node_options *o, br_er
                          .executors = 1,
                          .drain_ms = BR_NODE_DRAIN_S * 1000u,
                          .join_wait_ms = BR_NODE_JOIN_S * 1000u,
+                         .rejoin_wait_ms = BR_NODE_JOIN_S * 1000u,
                          .secret = br_strdup("")};
   optind = 1;
   opterr = 0;

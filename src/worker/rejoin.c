@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The lives of a worker process. A worker that lost its coordinator, or that was declared lost (it was stopped, or cut off), has
  * nothing of worth left: its tasks are stopped and its files removed, as at its end. One that somebody started by hand then looks
- * for the coordinator for --join-wait, holding no file, no port and no executor meanwhile, and joins as a new member. One with a
+ * for the coordinator for --rejoin-wait, holding no file, no port and no executor meanwhile, and joins as a new member. One with a
  * parent ends: the parent starts another.
  * Bounds: REST_MS between lives, so that a membership that ends at once each time is no busy loop; CONNECT_MS for one look. Thread: one. */
 #include "worker/node.h"
@@ -54,17 +54,17 @@ int br_rejoin_run(const br_node_options *o) {
     return BR_NODE_EXIT_FAILED;
   }
   int code = br_node_main(o, 0);
-  while (code == BR_NODE_EXIT_COORDINATOR_LOST && o->parent_fd < 0 && o->join_wait_ms) {
-    uint64_t until = br_now_ms() + o->join_wait_ms;
+  while (code == BR_NODE_EXIT_COORDINATOR_LOST && o->parent_fd < 0 && o->rejoin_wait_ms) {
+    uint64_t until = br_now_ms() + o->rejoin_wait_ms;
     br_log_set_name("worker", 0);
     br_log(BR_LOG_WARN, "it joins again when there is a coordinator at %s, within %llu s", o->join,
-           (unsigned long long)o->join_wait_ms / 1000);
+           (unsigned long long)o->rejoin_wait_ms / 1000);
     do {
       if (br_signals_wait(REST_MS)) return BR_NODE_EXIT_OK;
     } while (!is_there(o->join) && br_now_ms() < until);
     if (br_now_ms() >= until) {
       br_log(BR_LOG_ERROR, "no coordinator at %s within %llu s: this worker ends", o->join,
-             (unsigned long long)o->join_wait_ms / 1000);
+             (unsigned long long)o->rejoin_wait_ms / 1000);
       return code;
     }
     code = br_node_main(o, until);

@@ -9,6 +9,7 @@ import os
 import pathlib
 import queue
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -83,6 +84,48 @@ def pss_bytes(pid):
     except OSError:
         pass
     return 0
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def _flight(uri, secret):
+    """Client of a worker's data port, with the options of its calls."""
+    import pyarrow.flight as flight
+    headers = [(b"authorization", b"Bearer " + secret.encode())] if secret else []
+    return flight.connect("grpc://" + uri.split("//")[1]), flight.FlightCallOptions(headers=headers, timeout=20)
+
+
+def worker_status(uri, secret=None):
+    """What a worker says about itself: a dict."""
+    import pyarrow.flight as flight
+    client, options = _flight(uri, secret)
+    with client:
+        return json.loads(next(client.do_action(flight.Action("status", b""), options)).body.to_pybytes())
+
+
+def worker_flights(uri, secret=None):
+    """Paths of the outputs that a worker would serve."""
+    client, options = _flight(uri, secret)
+    with client:
+        return [f.descriptor.path for f in client.list_flights(options=options)]
+
+
+def before(events, event):
+    """The events that came earlier than this one (the same object)."""
+    return events[:next(i for i, e in enumerate(events) if e is event)]
+
+
+def after(events, event):
+    return events[next(i for i, e in enumerate(events) if e is event) + 1:]
+
+
+def task_of(e):
+    """(query, stage, task) of an event about an attempt."""
+    return e["query"], e["stage"], e["task"]
 
 
 class Events:
@@ -198,9 +241,21 @@ class Box:
         return self.brant("sql", "--workers", workers, "--threads", threads, "--memory", memory, "--distribute", "always", "--format",
                           "csv", "--temp-dir", temp or self.temp, *options, *texts, **kw)
 
+    def worker(self, join, *options, secret=None, prefix=(), memory="256MiB", cwd=None):
+        """brant worker, as people start it by hand."""
+        c = Command(self, [BRANT, "worker", "--join", join, "--temp-dir", self.temp, "--memory", memory, "--threads", 1, *options],
+                    prefix=prefix, env={"BRANT_SECRET": secret} if secret else {}, cwd=cwd)
+        self.commands.append(c)
+        return c
+
+    def homes(self):
+        """Directories of workers: {pid: path}."""
+        return {int(p.name.rsplit("-w", 1)[1]): p for p in self.temp.glob("brant-*-w*")}
+
     def left(self):
         """What is still there of processes and of files in the temp dir."""
-        return [f"{pid} {st[0]} ({st[1]})" for pid, st in marked(self.mark).items()] + sorted(p.name for p in self.temp.rglob("*"))
+        return [f"{pid} {st[0]} ({st[1]})" for pid, st in marked(self.mark).items()] + sorted(
+            name for _, dirs, files in os.walk(self.temp) for name in dirs + files)
 
     def assert_clean(self, seconds=5):
         end = time.monotonic() + seconds

@@ -2,14 +2,13 @@
 """Workers that others start, over loopback and over a network of namespaces whose links are cut."""
 import os
 import signal
-import socket
 import subprocess
 import time
 import uuid
 
 import duckdb
 import pytest
-from harness import BRANT, Command, assert_error, rows, wait_for
+from harness import BRANT, Command, assert_error, free_port, rows, wait_for
 
 SECRET = "network-test"
 QUERY = "select l_returnflag, count(*) as n, sum(l_quantity)::bigint as q from '{}/lineitem/*.parquet' group by all order by all"
@@ -17,18 +16,8 @@ LONG = ("select k % 10 as k, count(*) as n, sum(s)::bigint as s from (select l_o
         "from '{}/lineitem/*.parquet' group by all) group by all order by all")
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 def worker(box, join, *options, prefix=(), secret=SECRET):
-    env = {"BRANT_SECRET": secret} if secret else {}
-    c = Command(box, [BRANT, "worker", "--join", join, "--temp-dir", box.temp, "--memory", "256MiB", "--threads", 1, *options],
-                prefix=prefix, env=env)
-    box.commands.append(c)
-    return c
+    return box.worker(join, *options, prefix=prefix, secret=secret)
 
 
 def coordinator(box, listen, external, *texts, options=(), workers=0, secret=SECRET, **kw):
@@ -140,24 +129,24 @@ def test_external_worker_dies(box, big, right):
 def test_coordinator_dies(box, big):
     """Workers stop their tasks, remove their files, and say why they end."""
     join = f"127.0.0.1:{free_port()}"
-    both = [worker(box, join), worker(box, join)]
+    both = [worker(box, join, "--rejoin-wait", 0), worker(box, join, "--rejoin-wait", 0)]
     c = coordinator(box, join, 2, LONG.format(big), events=True)
     c.events.wait("task_started")
     c.signal(signal.SIGKILL)
     c.end(5)
     for w in both:
         assert w.end(10).code == 3, w.text()
-        assert "this worker ends" in w.text()
+        assert "this worker stops its tasks" in w.text()
     box.assert_clean()
 
 
-def test_worker_is_asked_to_end(box, big, right):
-    """SIGTERM in the middle of a query: it leaves, the other one does its work."""
+def test_worker_is_told_to_end_at_once(box, big, right):
+    """SIGINT in the middle of a query: it leaves, the other one does its work. (SIGTERM drains: test_workers.py.)"""
     join = f"127.0.0.1:{free_port()}"
     both = [worker(box, join), worker(box, join)]
     c = coordinator(box, join, 2, LONG.format(big), events=True)
     c.events.wait("task_started", stage=1)
-    both[0].signal(signal.SIGTERM)
+    both[0].signal(signal.SIGINT)
     assert both[0].end(10).code == 0
     assert c.end().code == 0 and rows(c.out) == right[LONG.format(big)], c.text()
     assert both[1].end(10).code == 0
@@ -205,6 +194,9 @@ class Network:
         """Packets vanish, in both directions: nobody is told."""
         self.ip("c", "link", "set", f"to{name}", "nomaster")
 
+    def mend(self, name):
+        self.ip("c", "link", "set", f"to{name}", "master", "br0")
+
     def down(self, name):
         self.ip("c", "link", "set", f"to{name}", "down")
 
@@ -220,10 +212,10 @@ def network():
     n.remove()
 
 
-def start(box, network, *texts, **kw):
+def start(box, network, *texts, rejoin_wait=0, **kw):
     """Coordinator in c, workers in a and b; different host names, so that all data goes over TCP."""
     c = coordinator(box, "10.77.0.1:7077", 2, *texts, prefix=network.inside("c"), events=True, **kw)
-    workers = [worker(box, "10.77.0.1:7077", "--host-id", n, prefix=network.inside(n)) for n in "ab"]
+    workers = [worker(box, "10.77.0.1:7077", "--host-id", n, "--rejoin-wait", rejoin_wait, prefix=network.inside(n)) for n in "ab"]
     return c, workers
 
 
@@ -240,8 +232,8 @@ def test_query_over_a_network(box, network, small, right):
 
 @pytest.mark.parametrize("how, stage", [("down", 0), ("cut", 1)])
 def test_link_is_cut_in_the_middle(box, network, big, right, how, stage):
-    """Worker b vanishes without a word: it's given up after 10 s, the other one makes what it had; b itself ends too."""
-    c, workers = start(box, network, LONG.format(big))
+    """Worker b vanishes without a word: it's given up after worker_silent_ms, the other one makes what it had; b itself ends too."""
+    c, workers = start(box, network, LONG.format(big), options=["--set", "worker_silent_ms=3000"])
     c.events.wait("task_done", stage=stage)
     getattr(network, how)("b")
     cut_at = time.monotonic()
@@ -251,6 +243,25 @@ def test_link_is_cut_in_the_middle(box, network, big, right, how, stage):
     assert took < 30, f"{took:.1f} s"
     assert workers[0].end(10).code == 0, workers[0].text()
     assert workers[1].end(20).code == 3, workers[1].text()
+    box.assert_clean()
+
+
+def test_link_comes_back(box, network, big, right):
+    """Worker b is given up and gives up itself; when it reaches the coordinator again it joins as a new one and gets work."""
+    c, workers = start(box, network, *[LONG.format(big)] * 4, rejoin_wait=60, options=["--set", "worker_silent_ms=2000"])
+    b = next(e["pid"] for e in [c.events.wait("worker_joined"), c.events.wait("worker_joined")] if "10.77.0.3" in e["uri"])
+    c.events.wait("task_done")
+    network.cut("b")
+    c.events.wait("worker_lost")
+    network.mend("b")
+    again = c.events.wait("worker_joined", pid=b)
+    c.events.wait("task_done", worker=again["worker"])
+    c.end()
+    assert c.code == 0, c.text()
+    want = right[LONG.format(big)]
+    assert rows(c.out) == want + [*[("k", "n", "s"), *want] * 3]
+    for w in workers:
+        assert w.end(10).code == 0, w.text()
     box.assert_clean()
 
 

@@ -202,7 +202,7 @@ static void declared_lost(void **state) {
 
 static void coordinator_stays_away(void **state) {
   coord *c = *state;
-  pid_t w = start_worker(c, "--join-wait", "1", NULL);
+  pid_t w = start_worker(c, "--rejoin-wait", "1", NULL);
   wait_members(c, 1);
   simple_task(c, 1, (br_attempt_id){9, 1, 0, 0});
   coord_close_server(c);

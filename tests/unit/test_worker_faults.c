@@ -143,7 +143,7 @@ static void two_workers_on_one_node(void **state) {
 
 static void coordinator_gone(void **state) {
   coord *c = *state;
-  pid_t idle = start_worker(c, "--join-wait", "0", NULL), busy = start_worker(c, "--join-wait", "0", NULL);
+  pid_t idle = start_worker(c, "--rejoin-wait", "0", NULL), busy = start_worker(c, "--rejoin-wait", "0", NULL);
   wait_members(c, 2);
   br_attempt_id id = {7, 1, 0, 0};
   uint32_t which = c->members[0].pid == busy ? 1 : 2;
