@@ -118,7 +118,8 @@ class Cluster:
         self.port = 7077 if network else free_port("127.0.0.1")
         os.environ["BRANT_TEST_MARK"], os.environ["BRANT_SECRET"] = box.mark, SECRET
         self.fds = descriptors()
-        self.session = brantlib.Session(workers=0, external_workers=workers, listen_port=self.port, temp_dir=box.temp, mode=mode,
+        self.session = brantlib.Session(workers=0, external_workers=workers, listen_port=self.port, temp_dir=box.temp,
+                                        listen_host=network.host if network else None, mode=mode,
                                         secret=SECRET, settings=settings)
         try:
             self.session.subscribe(self._take)
@@ -201,7 +202,7 @@ class Cluster:
         files = [str(p) for t in {self.box.temp, *map(pathlib.Path, self.temps.values())} for p in t.rglob("*") if p.name != "filler"]
         return [f"{pid} {st[0]} ({st[1]})" for pid, st in harness.marked(self.box.mark).items()] + files + extra
 
-    def close(self, check=True, leftovers=True):
+    def close(self, check=True, leftovers=True, swept=()):
         """Ends the session; every worker ends by itself; what killed ones left is removed by the next worker on that directory."""
         for w in self.workers:
             if w.stopped:
@@ -227,7 +228,7 @@ class Cluster:
         assert all(c in (0, 3, -signal.SIGKILL) for c in codes.values()), (codes, [w.command.text() for w in self.workers])
         if not leftovers:
             return
-        self.sweep([w for w in self.workers if w.command.code == -signal.SIGKILL])
+        self.sweep([w for w in [*self.workers, *swept] if w.command.code == -signal.SIGKILL])
         try:
             wait_for(lambda: not self.left(), 10, "nothing is left over")
         except AssertionError as e:
