@@ -6,9 +6,10 @@
  * bytes, in the same run. Rows have 74 bytes: four BIGINT, two DOUBLE, one DATE, one string of 18 bytes on average (with its
  * offset 22). Prints GB/s, CPU seconds a GB (both processes), medians of --runs. A GB is 10^9 bytes of the encoded output.
  *
- * shuffle_bench [--rows N] [--partitions N[,N]] [--runs N] [--threads N] [--disk DIR] [--codec none|lz4|zstd]
+ * shuffle_bench [--rows N] [--partitions N[,N]] [--runs N] [--threads N] [--disk DIR] [--codec none|lz4|zstd] [--follow yes|no]
  *   defaults: 30,000,000 rows, 64,512 partitions, 3 runs, 2 threads, memory. --rows 2000000 --runs 1 takes 2 s.
  *   --disk: the output is a file in DIR, written past a node that refuses memory; --codec is for its chunks.
+ *   --follow: as if somebody read while it is written: chunks are told and begin small. Prints their number and messages.
  */
 #include "base/mem.h"
 #include "base/util.h"
@@ -47,6 +48,7 @@ typedef struct settings {
   uint32_t partitions[8], n_partitions, runs, threads;
   const char *disk;
   br_codec codec;
+  bool follow;
   const char *self;
 } settings;
 
@@ -194,6 +196,15 @@ static bool refuse(void *arg, uint64_t bytes) {
   return false;
 }
 
+/* Of one output; told under the output's lock. */
+static uint64_t told_chunks, told_messages;
+
+static void count_told(void *arg, const br_publication *p) {
+  (void)arg;
+  told_chunks += p->n;
+  told_messages++;
+}
+
 static sample bench_write(const settings *s, br_schema *schema, block *blocks, uint32_t partitions,
                           br_map_output *out) {
   br_error err = {0};
@@ -207,6 +218,8 @@ static sample bench_write(const settings *s, br_schema *schema, block *blocks, u
                          .codec_disk = s->codec,
                          .scatter_buffer_bytes = 256u << 20,
                          .spill_dir = s->disk};
+  told_chunks = told_messages = 0;
+  if (s->follow) o.publish = (br_publisher){count_told, NULL};
   if (s->disk != NULL) o.reserver.reserve = refuse;
   uint64_t start = br_now_us();
   double cpu = br_cpu_seconds();
@@ -425,6 +438,9 @@ static void bench_partitions(const settings *s, br_schema *schema, block *blocks
   print_series(&raw, partitions);
   print_series(&decode, partitions);
   printf("%10u  %.1f bytes a row as stored\n", partitions, (double)bytes / (double)rows);
+  if (s->follow)
+    printf("%10u  %llu chunks told in %llu messages\n", partitions, (unsigned long long)told_chunks,
+           (unsigned long long)told_messages);
 }
 
 static uint64_t number_of(const char *text, uint64_t least, uint64_t most) {
@@ -461,6 +477,8 @@ static void parse_option(settings *s, const char *name, const char *value) {
     s->disk = value;
   else if (strcmp(name, "--codec") == 0)
     MUST(br_codec_parse(value, &s->codec, &err));
+  else if (strcmp(name, "--follow") == 0)
+    s->follow = strcmp(value, "yes") == 0;
   else {
     fprintf(stderr, "shuffle_bench: unknown option %s\n", name);
     exit(2);
