@@ -29,6 +29,18 @@ static bool bad(report *r, const char *fmt, ...) {
 #define MUST(r, cond, ...) ((cond) ? (void)0 : (void)bad((r), __VA_ARGS__))
 
 /* ---- one task */
+static void check_twin(report *r, const br_sched *s, const sched_query *q, const sched_stage *st, const sched_task *t,
+                       const char *name) {
+  const sched_twin *twin = br_sched_twin_find(s, q, st, t);
+  MUST(r, t->twin == (twin != NULL) && (t->now != 0 || !t->twin), "%s has a second attempt, or not", name);
+  if (r->bad || twin == NULL) return;
+  br_attempt_id id = br_sched_attempt(q, st, t, twin->attempt);
+  sched_slot *slot = br_sched_slot_find(&s->workers[twin->worker], &id);
+  MUST(r, slot && !slot->cancelling, "%s: its second attempt has no slot", name);
+  MUST(r, twin->worker != t->running_on && twin->attempt != t->now, "%s: its second attempt is its first", name);
+  MUST(r, !q->eager || !t->bound, "%s is bound and has a second attempt", name);
+}
+
 static void check_flight(report *r, const br_sched *s, const sched_query *q, const sched_stage *st, const sched_task *t,
                          const char *name) {
   bool flies = t->now != 0;
@@ -103,6 +115,7 @@ static void check_task(report *r, const br_sched *s, const sched_query *q, const
   snprintf(name, sizeof name, "query %llu stage %u task %u", (unsigned long long)q->id, (uint32_t)(st - q->stages),
            (uint32_t)(t - st->tasks));
   check_flight(r, s, q, st, t, name);
+  check_twin(r, s, q, st, t, name);
   check_output(r, s, st, t, name);
   check_list(r, st, t, name);
   check_reads(r, q, st, t, name);
@@ -148,12 +161,13 @@ static void check_stage(report *r, const br_sched *s, const sched_query *q, cons
   bool open = br_sched_may_open(q, st);
   for (uint32_t i = 0; i < st->n_tasks; i++) {
     const sched_task *t = &st->tasks[i];
-    flying += t->now != 0;
+    flying += t->now != 0 && !t->twin;
+
     check_task(r, s, q, st, t);
     check_need(r, q, st, i);
     todo += t->will;
     alive += t->alive;
-    ready += t->list != BR_SCHED_NONE;
+    ready += t->list != BR_SCHED_NONE && t->list != BR_SCHED_WAITS;
     unread += st->result && !t->read;
     counts[t->state]++;
   }
@@ -185,6 +199,7 @@ static void check_query(report *r, const br_sched *s, const sched_query *q) {
     unread += st->unread;
     MUST(r, !q->eager || st->flows == (st->todo == st->flying), "stage %u of an eager query flows or not", i);
     running += st->counts[BR_TASK_ASSIGNED] + st->counts[BR_TASK_RUNNING];
+    for (uint32_t t = 0; t < st->n_tasks; t++) running += st->tasks[t].twin;
   }
   MUST(r, todo == q->todo && ready == q->ready && unread == q->unread && running == q->running,
        "query %llu: counts are todo %u/%u ready %u/%u unread %u/%u running %u/%u", (unsigned long long)q->id, q->todo,
@@ -215,25 +230,31 @@ static uint32_t outputs_on(const br_sched *s, uint32_t w, uint32_t *spare) {
 
 static void check_slots(report *r, const br_sched *s, uint32_t at) {
   const sched_worker *w = &s->workers[at];
-  uint32_t used = 0;
+  uint32_t used = 0, alone = 0;
   for (uint32_t i = 0; i < w->n_slots; i++) {
     sched_query *q;
     sched_stage *st;
     sched_task *t;
     const sched_slot *slot = &w->slots[i];
     used += slot->used;
+    alone += slot->used && slot->alone;
     if (!slot->used || slot->cancelling) continue;
     bool found = br_sched_task_find(s, slot->attempt.query, slot->attempt.stage, slot->attempt.task, &q, &st, &t);
-    MUST(r, found && t->running_on == at && t->now == slot->attempt.attempt, "worker %u: a slot is taken for nothing",
-         w->id);
+    const sched_twin *twin = found ? br_sched_twin_find(s, q, st, t) : NULL;
+    MUST(r,
+         found && ((t->running_on == at && t->now == slot->attempt.attempt) ||
+                   (twin && twin->worker == at && twin->attempt == slot->attempt.attempt)),
+         "worker %u: a slot is taken for nothing", w->id);
   }
+  MUST(r, alone == w->alone && (!w->alone || used == 1), "worker %u: %u attempts, %u of them alone", w->id, used,
+       alone);
   MUST(r, used == w->used && used <= w->n_slots, "worker %u: %u of %u slots are used, counted %u", w->id, used,
        w->n_slots, w->used);
 }
 
 static void check_worker(report *r, const br_sched *s, uint32_t at) {
   const sched_worker *w = &s->workers[at];
-  bool free_slot = w->state == SCHED_LIVE && !w->draining && w->used < w->n_slots;
+  bool free_slot = w->state == SCHED_LIVE && !w->draining && !w->alone && w->kept_for == 0 && w->used < w->n_slots;
   bool listed = w->free_index != BR_SCHED_NONE && w->free_index < s->n_free && s->free[w->free_index] == at;
   check_slots(r, s, at);
   MUST(r, free_slot == listed && (listed || w->free_index == BR_SCHED_NONE), "worker %u: free list is wrong", w->id);
@@ -256,7 +277,7 @@ static void check_worker(report *r, const br_sched *s, uint32_t at) {
 static void check_progress(report *r, const br_sched *s) {
   for (uint32_t i = 0; i < s->n_queries && s->n_free > 0; i++)
     for (uint32_t k = 0; k < s->queries[i]->n_stages; k++) {
-      if (s->queries[i]->max_running && s->queries[i]->running >= s->queries[i]->max_running) break;
+      if (br_sched_is_full(s->queries[i])) break;
       const sched_stage *st = &s->queries[i]->stages[k];
       for (uint32_t l = 0; l < st->n_lists; l++) {
         uint32_t at = st->lists[l].head;
@@ -267,6 +288,28 @@ static void check_progress(report *r, const br_sched *s) {
              (unsigned long long)s->queries[i]->id, k, at, s->n_free);
       }
     }
+}
+
+/* Who waits for a whole worker has one that is kept for it, or there is none to keep. */
+static void check_waits(report *r, const br_sched *s) {
+  uint32_t kept = 0, keepers = 0;
+  for (uint32_t i = 0; i < s->n_waits; i++) {
+    sched_query *q;
+    sched_stage *st;
+    sched_task *t;
+    const sched_wait *w = &s->waits[i];
+    bool found = br_sched_task_find(s, w->query, w->stage, w->task, &q, &st, &t);
+    MUST(r, found && t->list == BR_SCHED_WAITS && t->state == BR_TASK_READY, "somebody waits for a worker for nothing");
+    if (r->bad) return;
+    bool has = w->worker != BR_SCHED_NONE && s->workers[w->worker].kept_for == w->ticket;
+    keepers += has;
+    MUST(r, !has || s->workers[w->worker].used > 0, "worker %u is empty, and its task waits", s->workers[w->worker].id);
+    for (uint32_t k = 0; k < s->n_workers && !has && !br_sched_is_full(q); k++)
+      MUST(r, !br_sched_may_keep(s, &s->workers[k], t), "a task waits for a worker, and %u is not kept for it",
+           s->workers[k].id);
+  }
+  for (uint32_t k = 0; k < s->n_workers; k++) kept += s->workers[k].kept_for != 0;
+  MUST(r, kept == keepers, "%u workers are kept for %u tasks", kept, keepers);
 }
 
 static void check_holds(report *r, const br_sched *s) {
@@ -288,6 +331,7 @@ static void check_holds(report *r, const br_sched *s) {
 static void check_wake(report *r, const br_sched *s) {
   uint64_t next = s->silent_at_ms < s->cancel_at_ms ? s->silent_at_ms : s->cancel_at_ms;
   if (s->probe_at_ms < next) next = s->probe_at_ms;
+  if (s->straggler_at_ms < next) next = s->straggler_at_ms;
   if (s->n_holds > 0 && s->holds[0].at_ms < next) next = s->holds[0].at_ms;
   MUST(r, next == UINT64_MAX || (s->wake_ms > s->now_ms && s->wake_ms <= next), "nobody wakes the scheduler at %llu ms",
        (unsigned long long)next);
@@ -313,6 +357,7 @@ const char *br_sched_check(const br_sched *s, char *out, size_t n) {
     check_query(&r, s, s->queries[i]);
   }
   check_progress(&r, s);
+  check_waits(&r, s);
   check_holds(&r, s);
   check_wake(&r, s);
   return out;

@@ -31,8 +31,8 @@ bool br_sched_may_open(const sched_query *q, const sched_stage *st) {
 
 void br_sched_open_or_close(br_sched *s, sched_query *q, sched_stage *st) {
   bool open = br_sched_may_open(q, st);
-  if (!open && st->ready > 0)
-    for (uint32_t i = 0; i < st->n_tasks; i++) br_sched_unready(q, st, &st->tasks[i]);
+  if (!open && st->counts[BR_TASK_READY] > 0)
+    for (uint32_t i = 0; i < st->n_tasks; i++) br_sched_unready(s, q, st, &st->tasks[i]);
   st->open = open;
   if (open && st->todo > 0)
     for (uint32_t i = 0; i < st->n_tasks; i++) br_sched_make_ready(s, q, st, &st->tasks[i]);
@@ -46,7 +46,9 @@ void br_sched_flow(br_sched *s, sched_query *q, sched_stage *st) {
 }
 
 /* ---- tables */
-bool br_sched_named(const sched_query *q, const sched_task *t) { return t->alive || (q->eager && t->now != 0); }
+bool br_sched_named(const sched_query *q, const sched_task *t) {
+  return t->alive || (q->eager && t->now != 0 && !t->twin);
+}
 
 void br_sched_publish(const sched_query *q, sched_stage *st, br_actions *out) {
   st->dirty = false;
@@ -110,7 +112,7 @@ bool br_sched_cancel_broken(br_sched *s, sched_query *q, br_actions *out) {
   bool changed = false;
   for (uint32_t i = 0; i < q->n_stages; i++) {
     sched_stage *st = &q->stages[i];
-    for (uint32_t k = 0; k < st->n_tasks && st->flying > 0; k++) {
+    for (uint32_t k = 0; k < st->n_tasks; k++) {
       if (!st->tasks[k].bound || st->tasks[k].now == 0 || !br_sched_broken(q, st, &st->tasks[k], stages)) continue;
       br_sched_cancel_attempt(s, q, st, &st->tasks[k], out);
       changed = true;

@@ -13,7 +13,7 @@ static bool less_busy(const sched_worker *a, const sched_worker *b) {
   return l != r ? l < r : a->served < b->served;
 }
 
-static bool may_go(const br_sched *s, const sched_task *t, const sched_worker *w) {
+bool br_sched_may_go(const br_sched *s, const sched_task *t, const sched_worker *w) {
   return t->avoid == 0 || t->avoid != w->id || s->n_usable < 2;
 }
 
@@ -22,16 +22,29 @@ static uint32_t choose_worker(const br_sched *s, const sched_task *t, const sche
   uint32_t best = BR_SCHED_NONE;
   for (uint32_t i = 0; i < s->n_free; i++) {
     uint32_t w = s->free[i];
-    if (t && !may_go(s, t, &s->workers[w])) continue;
+    if (t && !br_sched_may_go(s, t, &s->workers[w])) continue;
     if (st && (1 + w >= st->n_lists || st->lists[1 + w].head == BR_SCHED_NONE)) continue;
     if (best == BR_SCHED_NONE || less_busy(&s->workers[w], &s->workers[best])) best = w;
   }
   return best;
 }
 
-static void run(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, uint32_t w, br_actions *out) {
+bool br_sched_is_full(const sched_query *q) { return q->max_running != 0 && q->running >= q->max_running; }
+
+uint32_t br_sched_choose_other(const br_sched *s, const sched_task *t, uint32_t w) {
+  uint32_t best = BR_SCHED_NONE;
+  for (uint32_t i = 0; i < s->n_free; i++) {
+    uint32_t f = s->free[i];
+    if (f == w || !br_sched_may_go(s, t, &s->workers[f])) continue;
+    if (best == BR_SCHED_NONE || less_busy(&s->workers[f], &s->workers[best])) best = f;
+  }
+  return best;
+}
+
+void br_sched_run(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, uint32_t w, uint32_t passes,
+                  br_actions *out) {
   br_error err;
-  br_sched_unready(q, st, t);
+  br_sched_unready(s, q, st, t);
   if (t->attempt == BR_SCHED_MAX_ATTEMPT) {
     br_fail(&err, BR_INTERNAL, BR_BLAME_INTERNAL, "task %u of stage %u was started %u times without an end",
             (uint32_t)(t - st->tasks), (uint32_t)(st - q->stages), t->attempt);
@@ -54,8 +67,11 @@ static void run(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, uin
   a->stage = a->attempt.stage;
   a->worker = s->workers[w].id;
   a->incarnation = s->workers[w].incarnation;
-  br_sched_slot_take(s, w, &a->attempt);
+  a->alone = passes > 0;
+  a->passes = passes > 0 ? passes : 1;
+  br_sched_slot_take(s, w, &a->attempt, passes > 0);
   br_sched_flow(s, q, st);
+  br_sched_watch(s, st);
 }
 
 /* The first tasks of a list; true: one of them was placed. */
@@ -64,7 +80,7 @@ static bool place_from(br_sched *s, sched_query *q, sched_stage *st, uint32_t li
   for (uint32_t i = 0; i < BR_SCHED_LOOK_AHEAD && at != BR_SCHED_NONE; i++, at = st->tasks[at].next) {
     uint32_t w = choose_worker(s, &st->tasks[at], NULL);
     if (w == BR_SCHED_NONE) continue;
-    run(s, q, st, &st->tasks[at], w, out);
+    br_sched_run(s, q, st, &st->tasks[at], w, 0, out);
     return true;
   }
   return false;
@@ -73,7 +89,7 @@ static bool place_from(br_sched *s, sched_query *q, sched_stage *st, uint32_t li
 static bool place_in_stage(br_sched *s, sched_query *q, sched_stage *st, br_actions *out) {
   uint32_t w = st->forward ? choose_worker(s, NULL, st) : BR_SCHED_NONE;
   if (w != BR_SCHED_NONE) {
-    run(s, q, st, &st->tasks[st->lists[1 + w].head], w, out);
+    br_sched_run(s, q, st, &st->tasks[st->lists[1 + w].head], w, 0, out);
     return true;
   }
   if (place_from(s, q, st, 0, out)) return true;
@@ -95,7 +111,7 @@ static sched_query *next_query(const br_sched *s) {
   for (uint32_t i = 0; i < s->n_queries; i++) {
     sched_query *q = s->queries[i];
     if (q->ready == 0 || q->doom || q->blocked == s->pass) continue;
-    if (q->max_running && q->running >= q->max_running) continue;
+    if (br_sched_is_full(q)) continue;
     if (best) {
       uint64_t l = (uint64_t)q->running * best->weight, r = (uint64_t)best->running * q->weight;
       if (l > r || (l == r && q->served > best->served)) continue;
@@ -105,11 +121,15 @@ static sched_query *next_query(const br_sched *s) {
   return best;
 }
 
+/* Who waits for a whole worker comes first. What is placed may open stages, and so make others wait for one, or give one back. */
 void br_sched_place(br_sched *s, br_actions *out) {
-  s->pass++;
-  while (s->n_free > 0) {
-    sched_query *q = next_query(s);
-    if (q == NULL) return;
-    if (!place_in_query(s, q, out)) q->blocked = s->pass;
-  }
+  do {
+    s->pass++;
+    br_sched_place_alone(s, out);
+    while (s->n_free > 0) {
+      sched_query *q = next_query(s);
+      if (q == NULL) break;
+      if (!place_in_query(s, q, out)) q->blocked = s->pass;
+    }
+  } while (s->n_waits > 0 && s->wait_news);
 }

@@ -147,7 +147,7 @@ static void apply_wants(br_sched *s, sched_query *q, sched_stage *st, br_actions
     if (t->want == t->will) continue;
     bool stopped = false;
     if (t->will) { /* nobody needs it any more */
-      br_sched_unready(q, st, t);
+      br_sched_unready(s, q, st, t);
       stopped = q->eager && t->now != 0;
       if (t->now != 0) br_sched_cancel_attempt(s, q, st, t, out);
     }

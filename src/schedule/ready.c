@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Ready tasks and held tasks. A stage lists its ready tasks: list 0 for "anywhere", list 1 + w for those whose FORWARD input
- * lies on worker w. Tasks that failed wait in a heap by time. One thread; a task is in at most one list, and has at most one entry in
+ * lies on worker w; those that need a worker for themselves wait elsewhere (alone.c). Tasks that failed wait in a heap by time. One thread; a task is in at most one list, and has at most one entry in
  * the heap, so both are O(tasks).
  */
 #include "base/mem.h"
@@ -60,7 +60,12 @@ static void cut(sched_stage *st, sched_task *t) {
 }
 
 void br_sched_make_ready(br_sched *s, sched_query *q, sched_stage *st, sched_task *t) {
-  if (!t->will || !st->open || t->held || t->running_on != BR_SCHED_NONE || t->list != BR_SCHED_NONE) return;
+  if (!t->will || !st->open || t->held || t->now != 0 || t->list != BR_SCHED_NONE) return;
+  if (t->ladder != SCHED_SHARED) {
+    br_sched_wait_alone(s, q, st, t);
+    br_sched_set_state(st, t, BR_TASK_READY);
+    return;
+  }
   uint32_t w = st->forward ? preferred_worker(s, q, st, (uint32_t)(t - st->tasks)) : BR_SCHED_NONE;
   append(st, t, w == BR_SCHED_NONE ? 0 : 1 + w);
   br_sched_set_state(st, t, BR_TASK_READY);
@@ -68,8 +73,13 @@ void br_sched_make_ready(br_sched *s, sched_query *q, sched_stage *st, sched_tas
   q->ready++;
 }
 
-void br_sched_unready(sched_query *q, sched_stage *st, sched_task *t) {
+void br_sched_unready(br_sched *s, sched_query *q, sched_stage *st, sched_task *t) {
   if (t->list == BR_SCHED_NONE) return;
+  if (t->list == BR_SCHED_WAITS) {
+    br_sched_wait_over(s, q, st, t);
+    br_sched_set_state(st, t, BR_TASK_PENDING);
+    return;
+  }
   cut(st, t);
   br_sched_set_state(st, t, BR_TASK_PENDING);
   st->ready--;
@@ -129,7 +139,7 @@ void br_sched_hold(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, 
   uint64_t ms = s->o.backoff_first_ms;
   for (uint32_t i = 1; i < failures && ms < s->o.backoff_max_ms; i++) ms *= 2;
   if (ms > s->o.backoff_max_ms) ms = s->o.backoff_max_ms;
-  br_sched_unready(q, st, t);
+  br_sched_unready(s, q, st, t);
   t->held = true;
   heap_push(s, (sched_hold){.at_ms = s->now_ms + ms,
                             .query = q->id,

@@ -23,12 +23,17 @@ br_sched *br_sched_new(const br_sched_options *o) {
   s->o.killer_executors = or_default(s->o.killer_executors, 3);
   s->o.cancel_ms = or_default(s->o.cancel_ms, 30000);
   s->o.probe_ms = or_default(s->o.probe_ms, 5000);
+  s->o.straggler_percent = or_default(s->o.straggler_percent, 150);
+  s->o.straggler_done_percent = or_default(s->o.straggler_done_percent, 75);
+  s->o.straggler_min_ms = or_default(s->o.straggler_min_ms, 2000);
+  s->o.split_passes = or_default(s->o.split_passes, 4);
+  if (s->o.split_passes > BR_SCHED_MAX_PASSES) s->o.split_passes = BR_SCHED_MAX_PASSES;
   if (s->o.max_attempts > 200) s->o.max_attempts = 200;       /* counted in a byte */
   if (s->o.killer_executors > 60) s->o.killer_executors = 60; /* in quarters */
   s->query_by_id = br_map_new();
   s->worker_by_id = br_map_new();
   s->gone_first = s->gone_last = BR_SCHED_NONE;
-  s->silent_at_ms = s->cancel_at_ms = s->probe_at_ms = UINT64_MAX;
+  s->silent_at_ms = s->cancel_at_ms = s->probe_at_ms = s->straggler_at_ms = UINT64_MAX;
   return s;
 }
 
@@ -40,6 +45,7 @@ static void free_query_memory(sched_query *q) {
     free(st->tasks);
     free(st->reads);
     free(st->lists);
+    free(st->times);
   }
   free(q->stages);
   free(q->doom);
@@ -58,6 +64,8 @@ void br_sched_free(br_sched *s) {
   free(s->holds);
   free(s->touched);
   free(s->joined);
+  free(s->waits);
+  free(s->twins);
   free(s);
 }
 
@@ -90,6 +98,7 @@ static void init_stage(sched_stage *st, const br_sched_stage *from) {
   st->n_tasks = from->tasks;
   st->indeterminate = from->indeterminate;
   st->result = from->result;
+  st->splittable = from->splittable;
   st->outlives = from->outlives; /* also a result, which the caller then reads from there */
   st->n_inputs = from->n_inputs;
   st->inputs = br_calloc(from->n_inputs, sizeof *st->inputs);
@@ -240,7 +249,7 @@ uint32_t br_sched_table_version(const br_sched *s, uint64_t query, uint32_t stag
 uint64_t br_sched_memory_bytes(const br_sched *s) {
   uint64_t n = sizeof *s + s->cap_queries * sizeof *s->queries + s->cap_workers * sizeof *s->workers +
                s->cap_free * sizeof *s->free + s->cap_holds * sizeof *s->holds + s->cap_touched * sizeof *s->touched +
-               s->cap_joined * sizeof *s->joined;
+               s->cap_joined * sizeof *s->joined + s->cap_waits * sizeof *s->waits + s->cap_twins * sizeof *s->twins;
   for (uint32_t i = 0; i < s->n_workers; i++) n += s->workers[i].n_slots * sizeof(sched_slot);
   for (uint32_t i = 0; i < s->n_queries; i++) {
     const sched_query *q = s->queries[i];
@@ -249,7 +258,7 @@ uint64_t br_sched_memory_bytes(const br_sched *s) {
       const sched_stage *st = &q->stages[k];
       n += (uint64_t)st->n_tasks * (sizeof(sched_task) + st->n_inputs * sizeof *st->reads) +
            st->n_inputs * sizeof *st->inputs + st->n_consumers * sizeof *st->consumers +
-           st->n_lists * sizeof *st->lists;
+           st->n_lists * sizeof *st->lists + (st->times ? BR_SCHED_TIME_BUCKETS * sizeof *st->times : 0);
     }
   }
   return n;

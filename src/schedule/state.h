@@ -9,6 +9,8 @@
  *   flow.c     open stages, published tables, bound readers
  *   plan.c     which tasks have to run (lineage, recovery), done, retired and dropped stages
  *   place.c    ready tasks onto free slots
+ *   alone.c    tasks that need a worker for themselves (out of memory)
+ *   twins.c    second attempts of stragglers
  *   step.c     one event: handle, timers, settle, place, wake
  *   check.c    the invariants
  *
@@ -29,10 +31,16 @@
 #define BR_SCHED_MAX_PAST_QUERIES 256u  /* remembered ids of queries that ended */
 #define BR_SCHED_FETCH_FAILURES 3u      /* of one worker that answers probes, within the window: it is declared gone */
 #define BR_SCHED_FETCH_WINDOW_MS 60000u
-#define BR_SCHED_TASK_FETCHES 32u /* uncharged fetch failures of one task */
-#define BR_SCHED_DEATH 4u         /* a dead executor, in quarters: killer_executors of them make a killer */
-#define BR_SCHED_LOSS 1u          /* a lost worker, in quarters: machines go for many reasons */
-#define BR_SCHED_LOOK_AHEAD 16u   /* ready tasks looked at when the first must not run where a slot is free */
+#define BR_SCHED_TASK_FETCHES 32u       /* uncharged fetch failures of one task */
+#define BR_SCHED_DEATH 4u               /* a dead executor, in quarters: killer_executors of them make a killer */
+#define BR_SCHED_LOSS 1u                /* a lost worker, in quarters: machines go for many reasons */
+#define BR_SCHED_MAX_PASSES 64u         /* of the first split attempt; the next one has their square */
+#define BR_SCHED_TIME_BUCKETS 176u      /* how long tasks of a stage took */
+#define BR_SCHED_WAITS (UINT32_MAX - 1) /* instead of a ready list: it waits for a worker for itself */
+#define BR_SCHED_LOOK_AHEAD 16u         /* ready tasks looked at when the first must not run where a slot is free */
+
+/* What a task has got for memory: one step more each time that it did not suffice. */
+enum { SCHED_SHARED, SCHED_ALONE, SCHED_SPLIT, SCHED_SPLIT_TWICE };
 
 typedef struct sched_task {
   uint8_t state;       /* br_task_state */
@@ -42,13 +50,15 @@ typedef struct sched_task {
   bool read : 1;       /* result: the caller has it */
   bool held : 1;       /* waits for its backoff; one entry in the hold heap */
   bool voided : 1;     /* what it wrote mixes lost inputs; inside one void pass only */
+  bool twin : 1;       /* it has a second attempt under way, in sched.twins */
+  uint8_t ladder : 2;  /* SCHED_SHARED .. */
   bool bound : 1;      /* its attempt under way was started with inputs that were being written */
   uint8_t charged;     /* failures that count against max_attempts */
   uint8_t deaths;      /* executors and workers that died under it, in quarters of an executor */
   uint8_t fetches;     /* uncharged fetch failures */
   uint16_t attempt;    /* the newest, 0: none */
   uint16_t made_by;    /* attempt whose output counts (alive or dead), 0: none */
-  uint16_t now;        /* the attempt under way, 0: none */
+  uint16_t now;        /* the (first) attempt under way, 0: none */
   uint32_t running_on; /* worker index, NONE: no attempt under way */
   uint32_t output_at;  /* worker index */
   uint32_t since;      /* first table version that names the newest attempt (EAGER) or output */
@@ -72,23 +82,25 @@ typedef struct sched_stage {
   size_t n_consumers;
   sched_task *tasks;
   uint32_t *reads; /* [task * n_inputs + input]: table version that the newest attempt reads */
-  bool indeterminate, result, outlives;
-  bool last;               /* neither result nor consumers: its work counts, not its output */
-  bool open;               /* all inputs are there, or come: its tasks may run */
-  bool flows;              /* EAGER: each task is committed or has a slot */
-  bool done;               /* STAGE_DONE was said for the present outputs */
-  bool retired;            /* RETIRE_STAGE was said for the present outputs */
-  bool closed;             /* none of its tasks can have to run again, whatever is lost (of the last plan) */
-  bool dirty;              /* outputs changed since the table was published */
-  bool forward;            /* has a FORWARD input: ready tasks are listed by worker */
-  uint32_t version;        /* of the published table, 0: none yet */
-  uint32_t todo;           /* tasks with will */
-  uint32_t flying;         /* tasks with an attempt under way that tables may name */
-  uint32_t wanted;         /* tasks with want */
-  uint32_t alive;          /* tasks with alive */
-  uint32_t unread;         /* result tasks that the caller has not read */
-  uint32_t ready;          /* tasks in lists */
-  uint32_t counts[8];      /* tasks by state */
+  bool indeterminate, result, outlives, splittable;
+  bool last;          /* neither result nor consumers: its work counts, not its output */
+  bool open;          /* all inputs are there, or come: its tasks may run */
+  bool flows;         /* EAGER: each task is committed or has a slot */
+  bool done;          /* STAGE_DONE was said for the present outputs */
+  bool retired;       /* RETIRE_STAGE was said for the present outputs */
+  bool closed;        /* none of its tasks can have to run again, whatever is lost (of the last plan) */
+  bool dirty;         /* outputs changed since the table was published */
+  bool forward;       /* has a FORWARD input: ready tasks are listed by worker */
+  uint32_t version;   /* of the published table, 0: none yet */
+  uint32_t todo;      /* tasks with will */
+  uint32_t flying;    /* tasks with an attempt under way that tables may name */
+  uint32_t wanted;    /* tasks with want */
+  uint32_t alive;     /* tasks with alive */
+  uint32_t unread;    /* result tasks that the caller has not read */
+  uint32_t ready;     /* tasks in lists */
+  uint32_t counts[8]; /* tasks by state */
+  uint32_t *times;    /* committed attempts by how long they took, NULL: none yet */
+  uint32_t n_times;
   sched_list *lists;       /* 0: anywhere, 1 + w: best on worker index w */
   uint32_t n_lists, steal; /* steal: where the last foreign list was looked for */
 } sched_stage;
@@ -110,7 +122,8 @@ typedef struct sched_query {
 } sched_query;
 
 typedef struct sched_slot {
-  bool used, cancelling; /* cancelling: told to stop, not answered yet; its query may be gone */
+  bool used, alone; /* alone: nothing else may run on the worker */
+  bool cancelling;  /*  told to stop, not answered yet; its query may be gone */
   br_attempt_id attempt;
   uint64_t since_ms;
 } sched_slot;
@@ -124,6 +137,8 @@ typedef struct sched_strikes {
 typedef enum sched_worker_state { SCHED_FREE, SCHED_LIVE, SCHED_GONE } sched_worker_state;
 typedef struct sched_worker {
   sched_worker_state state;
+  bool alone;              /* an attempt runs here that must be alone */
+  uint64_t kept_for;       /* ticket of the sched_wait that it is kept for, 0: none */
   bool draining, released; /* released: it may go; it has nothing any more */
   uint32_t id, incarnation;
   sched_slot *slots;
@@ -143,6 +158,20 @@ typedef struct sched_hold {
   uint64_t at_ms, query;
   uint32_t stage, task;
 } sched_hold;
+
+/* A ready task that needs a worker for itself. */
+typedef struct sched_wait {
+  uint64_t query, ticket;
+  uint32_t stage, task, worker; /* worker: index of the one that is kept for it, when that has its ticket */
+} sched_wait;
+
+/* A second attempt under way. */
+typedef struct sched_twin {
+  uint64_t query;
+  uint32_t stage, task, worker;
+  uint16_t attempt;
+  bool started;
+} sched_twin;
 
 struct br_sched {
   br_sched_options o;
@@ -171,6 +200,15 @@ struct br_sched {
   sched_query **touched;
   uint32_t n_touched;
   size_t cap_touched;
+  sched_wait *waits; /* oldest first */
+  uint32_t n_waits;
+  size_t cap_waits;
+  uint64_t ticket;
+  bool wait_news; /* one more waits, or a worker is not kept any more, since they were looked at */
+  sched_twin *twins;
+  uint32_t n_twins;
+  size_t cap_twins;
+  uint64_t straggler_at_ms; /* no straggler is looked for before */
   uint32_t *joined;
   uint32_t n_joined;
   size_t cap_joined;   /* workers that joined in this step */
@@ -192,8 +230,9 @@ br_attempt_id br_sched_attempt(const sched_query *q, const sched_stage *st, cons
 
 /* ---- ready.c */
 void br_sched_make_ready(br_sched *s, sched_query *q, sched_stage *st, sched_task *t); /* if it may run now */
-void br_sched_unready(sched_query *q, sched_stage *st, sched_task *t); /* out of its list, if it is in one */
-void br_sched_unlist_worker(br_sched *s, uint32_t w);                  /* nothing prefers this worker any more */
+void br_sched_unready(br_sched *s, sched_query *q, sched_stage *st,
+                      sched_task *t);                 /* out of its list, if it is in one */
+void br_sched_unlist_worker(br_sched *s, uint32_t w); /* nothing prefers this worker any more */
 void br_sched_hold(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, uint32_t failures);
 void br_sched_release_held(br_sched *s);
 
@@ -208,7 +247,8 @@ void br_sched_worker_probed(br_sched *s, const br_event *e, br_actions *out);
 void br_sched_release_workers(br_sched *s, br_actions *out); /* draining ones that have nothing that is needed */
 void br_sched_worker_timers(br_sched *s, br_actions *out);
 sched_slot *br_sched_slot_find(sched_worker *w, const br_attempt_id *a);
-void br_sched_slot_take(br_sched *s, uint32_t w, const br_attempt_id *a);
+void br_sched_slot_take(br_sched *s, uint32_t w, const br_attempt_id *a, bool alone);
+void br_sched_update_free(br_sched *s, uint32_t w);
 void br_sched_slot_free(br_sched *s, uint32_t w, sched_slot *slot);
 
 /* ---- tasks.c */
@@ -219,12 +259,13 @@ void br_sched_executor_lost(br_sched *s, const br_event *e);
 void br_sched_fetch_failed(br_sched *s, const br_event *e, br_actions *out);
 void br_sched_result_read(br_sched *s, const br_event *e, br_actions *out);
 void br_sched_outputs_lost(br_sched *s, const br_event *e, br_actions *out);
-/* The attempt under way is over without a commit; its slot is not touched. The task waits for its next turn. */
-void br_sched_attempt_over(br_sched *s, sched_query *q, sched_stage *st, sched_task *t);
+/* This attempt is over without a commit; its slot is not touched. True: the task has no other one, it waits for its next turn. */
+bool br_sched_attempt_over(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, uint16_t attempt);
 /* An executor (quarters: BR_SCHED_DEATH) or a worker died under it: counted; the query fails when that were too many. */
 void br_sched_task_death(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, uint32_t quarters,
                          const br_error *why);
 uint32_t br_sched_failures(const sched_task *t); /* for its backoff */
+/* All attempts of the task. */
 void br_sched_cancel_attempt(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, br_actions *out);
 void br_sched_kill_output(br_sched *s, sched_stage *st, sched_task *t);
 void br_sched_drop_output(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, br_actions *out);
@@ -253,5 +294,26 @@ bool br_sched_stage_demanded(const sched_query *q, const sched_stage *st); /* a 
 
 /* ---- place.c */
 void br_sched_place(br_sched *s, br_actions *out);
+/* passes 0: as usual; else alone on this worker, in so many passes. */
+void br_sched_run(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, uint32_t w, uint32_t passes,
+                  br_actions *out);
+bool br_sched_may_go(const br_sched *s, const sched_task *t, const sched_worker *w);
+bool br_sched_is_full(const sched_query *q); /* it has as many attempts under way as it may have */
+uint32_t br_sched_choose_other(const br_sched *s, const sched_task *t, uint32_t w); /* a free worker other than w */
+
+/* ---- alone.c */
+uint32_t br_sched_passes(const br_sched *s, const sched_task *t);
+void br_sched_more_memory(const sched_stage *st, sched_task *t); /* it had too little */
+void br_sched_wait_alone(br_sched *s, sched_query *q, sched_stage *st, sched_task *t);
+void br_sched_wait_over(br_sched *s, sched_query *q, sched_stage *st, sched_task *t);
+bool br_sched_may_keep(const br_sched *s, const sched_worker *w, const sched_task *t);
+void br_sched_place_alone(br_sched *s, br_actions *out);
+
+/* ---- twins.c */
+void br_sched_took(br_sched *s, sched_stage *st, uint64_t ms); /* a committed attempt */
+void br_sched_watch(br_sched *s, const sched_stage *st);       /* an attempt starts */
+void br_sched_stragglers(br_sched *s, br_actions *out);
+sched_twin *br_sched_twin_find(const br_sched *s, const sched_query *q, const sched_stage *st, const sched_task *t);
+void br_sched_twin_remove(br_sched *s, sched_stage *st, sched_task *t, sched_twin *twin);
 
 #endif

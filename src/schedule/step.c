@@ -94,10 +94,12 @@ static void no_worker_timers(br_sched *s) {
 /* ---- settle */
 static void fail_query(br_sched *s, sched_query *q, br_actions *out) {
   q->quiet = true;
-  for (uint32_t i = 0; i < q->n_stages && q->running > 0; i++) {
+  for (uint32_t i = 0; i < q->n_stages && (q->running > 0 || s->n_waits > 0); i++) {
     sched_stage *st = &q->stages[i];
-    for (uint32_t t = 0; t < st->n_tasks; t++)
+    for (uint32_t t = 0; t < st->n_tasks; t++) {
+      if (st->tasks[t].list == BR_SCHED_WAITS) br_sched_unready(s, q, st, &st->tasks[t]);
       if (st->tasks[t].now != 0) br_sched_cancel_attempt(s, q, st, &st->tasks[t], out);
+    }
   }
   br_sched_act(out, BR_ACT_QUERY_FAILED, q->id)->error = *q->doom;
   br_sched_act(out, BR_ACT_DROP_QUERY, q->id);
@@ -148,6 +150,7 @@ static void wake(br_sched *s, br_actions *out) {
   uint64_t next = s->silent_at_ms, at;
   if (s->cancel_at_ms < next) next = s->cancel_at_ms;
   if (s->probe_at_ms < next) next = s->probe_at_ms;
+  if (s->straggler_at_ms < next) next = s->straggler_at_ms;
   if (s->n_holds > 0 && s->holds[0].at_ms < next) next = s->holds[0].at_ms;
   for (uint32_t i = 0; i < s->n_queries && s->n_usable == 0; i++)
     if (starves(s, s->queries[i], &at) && at < next) next = at;
@@ -165,6 +168,7 @@ void br_sched_step(br_sched *s, const br_event *e, br_actions *out) {
   settle(s, out);
   tables_for_joined(s, out);
   br_sched_place(s, out);
+  br_sched_stragglers(s, out);
   settle(s, out); /* placing gives up on a task that was started too often */
   br_sched_release_workers(s, out);
   wake(s, out);

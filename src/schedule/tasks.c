@@ -14,6 +14,23 @@
 #include "schedule/state.h"
 
 /* ---- the life of an attempt */
+/* One of two goes: the other one is the attempt under way. */
+static void land_one(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, uint16_t attempt) {
+  sched_twin *twin = br_sched_twin_find(s, q, st, t);
+  BR_ASSERT(twin != NULL && (attempt == t->now || attempt == twin->attempt));
+  q->running--;
+  if (attempt == t->now) {
+    t->now = twin->attempt;
+    t->running_on = twin->worker;
+    br_sched_set_state(st, t, twin->started ? BR_TASK_RUNNING : BR_TASK_ASSIGNED);
+  }
+  br_sched_twin_remove(s, st, t, twin);
+  if (!q->eager) return;
+  t->since = st->version + 1;
+  st->dirty = true;
+  br_sched_flow(s, q, st);
+}
+
 static void land(sched_query *q, sched_stage *st, sched_task *t) {
   t->now = 0;
   t->running_on = BR_SCHED_NONE;
@@ -22,17 +39,23 @@ static void land(sched_query *q, sched_stage *st, sched_task *t) {
   br_sched_set_state(st, t, BR_TASK_PENDING);
 }
 
-void br_sched_attempt_over(br_sched *s, sched_query *q, sched_stage *st, sched_task *t) {
+bool br_sched_attempt_over(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, uint16_t attempt) {
+  if (t->twin) {
+    land_one(s, q, st, t, attempt);
+    return false;
+  }
   land(q, st, t);
-  if (!q->eager) return;
+  if (!q->eager) return true;
   st->dirty = true;
   if (t->since <= st->version) br_sched_touch(s, q, true); /* a table named it: somebody may be bound to it */
   br_sched_flow(s, q, st);
+  return true;
 }
 
-void br_sched_cancel_attempt(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, br_actions *out) {
-  br_attempt_id id = br_sched_attempt(q, st, t, t->now);
-  sched_worker *w = &s->workers[t->running_on];
+static void cancel_one(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, uint16_t attempt, uint32_t at,
+                       br_actions *out) {
+  br_attempt_id id = br_sched_attempt(q, st, t, attempt);
+  sched_worker *w = &s->workers[at];
   sched_slot *slot = br_sched_slot_find(w, &id);
   BR_ASSERT(slot != NULL);
   slot->cancelling = true;
@@ -42,7 +65,24 @@ void br_sched_cancel_attempt(br_sched *s, sched_query *q, sched_stage *st, sched
   a->attempt = id;
   a->worker = w->id;
   a->incarnation = w->incarnation;
-  br_sched_attempt_over(s, q, st, t);
+  br_sched_attempt_over(s, q, st, t, attempt);
+}
+
+void br_sched_cancel_attempt(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, br_actions *out) {
+  const sched_twin *twin = br_sched_twin_find(s, q, st, t);
+  if (twin) cancel_one(s, q, st, t, twin->attempt, twin->worker, out);
+  cancel_one(s, q, st, t, t->now, t->running_on, out);
+}
+
+/* The other one of two loses. */
+static void cancel_other(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, uint16_t winner,
+                         br_actions *out) {
+  const sched_twin *twin = br_sched_twin_find(s, q, st, t);
+  if (twin == NULL) return;
+  if (winner == t->now)
+    cancel_one(s, q, st, t, twin->attempt, twin->worker, out);
+  else
+    cancel_one(s, q, st, t, t->now, t->running_on, out);
 }
 
 void br_sched_kill_output(br_sched *s, sched_stage *st, sched_task *t) {
@@ -79,6 +119,8 @@ void br_sched_task_started(br_sched *s, const br_event *e) {
   sched_stage *st;
   sched_task *t;
   if (!br_sched_task_find(s, e->attempt.query, e->attempt.stage, e->attempt.task, &q, &st, &t)) return;
+  sched_twin *twin = br_sched_twin_find(s, q, st, t);
+  if (twin && twin->attempt == e->attempt.attempt) twin->started = true;
   if (t->now == 0 || t->now != e->attempt.attempt || t->state != BR_TASK_ASSIGNED) return;
   if (e->worker && br_sched_worker_live(s, e->worker, e->incarnation) != &s->workers[t->running_on]) return;
   br_sched_set_state(st, t, BR_TASK_RUNNING);
@@ -111,7 +153,10 @@ static bool remade_for(const sched_query *q, const sched_stage *st, const sched_
   return false;
 }
 
-static void commit(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, br_actions *out) {
+static void commit(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, const sched_slot *was,
+                   br_actions *out) {
+  cancel_other(s, q, st, t, was->attempt.attempt, out);
+  BR_ASSERT(t->now == was->attempt.attempt);
   uint32_t w = t->running_on;
   t->made_by = t->now;
   land(q, st, t);
@@ -132,6 +177,7 @@ static void commit(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, 
   st->alive++;
   st->todo--;
   q->todo--;
+  br_sched_took(s, st, s->now_ms - was->since_ms);
   if (st->result && !t->read) {
     br_action *a = br_sched_act(out, BR_ACT_RESULT, q->id);
     a->stage = (uint32_t)(st - q->stages);
@@ -148,7 +194,7 @@ void br_sched_task_done(br_sched *s, const br_event *e, br_actions *out) {
   sched_task *t;
   sched_slot was;
   if (take_answer(s, e, &e->attempt, &q, &st, &t, &was))
-    commit(s, q, st, t, out);
+    commit(s, q, st, t, &was, out);
   else
     late_output(s, e, out);
 }
@@ -240,12 +286,46 @@ static void fetch_failed(br_sched *s, const br_error *e, uint64_t since_ms, uint
   br_sched_worker_suspect(s, (uint32_t)(at - 1), by, out);
 }
 
+/* What was tried for memory, and what to do. */
+static void say_memory(const br_sched *s, const sched_stage *st, const sched_task *t, char *out, size_t n) {
+  char tried[120];
+  uint32_t k = s->o.split_passes;
+  if (t->ladder == SCHED_SHARED)
+    snprintf(tried, sizeof tried, "it shared its worker");
+  else if (t->ladder == SCHED_ALONE)
+    snprintf(tried, sizeof tried, "also alone on its worker%s", st->splittable ? "" : "; it can't be done in parts");
+  else if (t->ladder == SCHED_SPLIT)
+    snprintf(tried, sizeof tried, "also alone on its worker, and there in %u parts", k);
+  else
+    snprintf(tried, sizeof tried, "also alone on its worker, and there in %u and in %u parts", k, k * k);
+  snprintf(out, n, " (attempt %u of %u: %s; give the workers more memory, or use more partitions)", t->charged,
+           s->o.max_attempts, tried);
+}
+
 static void charge(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, const br_error *e) {
-  char after[64] = "";
+  char after[300] = "";
+  bool memory = e->code == BR_OUT_OF_MEMORY;
   t->charged++;
-  if (may_pass(e) && t->charged < s->o.max_attempts) return;
-  if (t->charged > 1) snprintf(after, sizeof after, " (attempt %u of %u)", t->charged, s->o.max_attempts);
+  if (may_pass(e) && t->charged < s->o.max_attempts) {
+    if (memory) br_sched_more_memory(st, t);
+    return;
+  }
+  if (memory)
+    say_memory(s, st, t, after, sizeof after);
+  else if (t->charged > 1)
+    snprintf(after, sizeof after, " (attempt %u of %u)", t->charged, s->o.max_attempts);
   doom_task(s, q, st, t, e, after);
+}
+
+/* Its executor died under it. When the kernel killed that for memory, and the attempt was alone in it, it is the attempt's own failure. */
+static void executor_died(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, const sched_slot *was,
+                          const br_error *e) {
+  if (e->code == BR_OUT_OF_MEMORY && was->alone) {
+    charge(s, q, st, t, e);
+    return;
+  }
+  if (e->code == BR_OUT_OF_MEMORY) br_sched_more_memory(st, t);
+  br_sched_task_death(s, q, st, t, BR_SCHED_DEATH, e);
 }
 
 void br_sched_task_failed(br_sched *s, const br_event *e, br_actions *out) {
@@ -256,20 +336,20 @@ void br_sched_task_failed(br_sched *s, const br_event *e, br_actions *out) {
   br_error none = {0};
   const br_error *err = e->error ? e->error : &none;
   if (!take_answer(s, e, &e->attempt, &q, &st, &t, &was)) return;
-  bool draining = s->workers[t->running_on].draining;
-  br_sched_attempt_over(s, q, st, t);
+  bool draining = br_sched_worker_live(s, e->worker, e->incarnation)->draining;
+  bool over = br_sched_attempt_over(s, q, st, t, e->attempt.attempt);
   if (err->code == BR_FETCH && err->blame == BR_BLAME_FETCH) {
     t->avoid = err->has_lost ? 0 : e->worker; /* it may be the reader's own network */
     if (++t->fetches >= BR_SCHED_TASK_FETCHES) doom_task(s, q, st, t, err, ": its inputs could not be read 32 times");
     fetch_failed(s, err, was.since_ms, e->worker, out);
   } else if (err->blame == BR_BLAME_EXECUTOR) {
-    br_sched_task_death(s, q, st, t, BR_SCHED_DEATH, err);
+    executor_died(s, q, st, t, &was, err);
   } else if (!(draining &&
                (err->code == BR_CANCELLED || err->blame == BR_BLAME_WORKER))) { /* a drained worker may stop it */
     t->avoid = e->worker;
     charge(s, q, st, t, err);
   }
-  br_sched_hold(s, q, st, t, br_sched_failures(t));
+  if (over) br_sched_hold(s, q, st, t, br_sched_failures(t));
 }
 
 void br_sched_executor_lost(br_sched *s, const br_event *e) {
@@ -280,13 +360,13 @@ void br_sched_executor_lost(br_sched *s, const br_event *e) {
     sched_slot was;
     br_error err;
     if (!take_answer(s, e, &e->attempts[i], &q, &st, &t, &was)) continue;
-    br_sched_attempt_over(s, q, st, t);
+    bool over = br_sched_attempt_over(s, q, st, t, e->attempts[i].attempt);
     if (e->error && e->error->code != BR_OK)
       err = *e->error;
     else
       br_fail(&err, BR_LOST, BR_BLAME_EXECUTOR, "an executor of worker %u died", e->worker);
-    br_sched_task_death(s, q, st, t, BR_SCHED_DEATH, &err);
-    br_sched_hold(s, q, st, t, br_sched_failures(t));
+    executor_died(s, q, st, t, &was, &err);
+    if (over) br_sched_hold(s, q, st, t, br_sched_failures(t));
   }
 }
 

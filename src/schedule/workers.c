@@ -25,7 +25,7 @@ sched_worker *br_sched_worker_live(const br_sched *s, uint32_t id, uint32_t inca
 
 /* ---- which workers have a free slot */
 static void update_free(br_sched *s, sched_worker *w) {
-  bool is = w->state == SCHED_LIVE && !w->draining && w->used < w->n_slots;
+  bool is = w->state == SCHED_LIVE && !w->draining && !w->alone && w->kept_for == 0 && w->used < w->n_slots;
   bool was = w->free_index != BR_SCHED_NONE;
   if (is && !was) {
     br_grow((void **)&s->free, &s->cap_free, s->n_free, sizeof *s->free);
@@ -38,6 +38,8 @@ static void update_free(br_sched *s, sched_worker *w) {
   }
 }
 
+void br_sched_update_free(br_sched *s, uint32_t w) { update_free(s, &s->workers[w]); }
+
 sched_slot *br_sched_slot_find(sched_worker *w, const br_attempt_id *a) {
   for (uint32_t i = 0; i < w->n_slots; i++) {
     const br_attempt_id *b = &w->slots[i].attempt;
@@ -48,18 +50,20 @@ sched_slot *br_sched_slot_find(sched_worker *w, const br_attempt_id *a) {
   return NULL;
 }
 
-void br_sched_slot_take(br_sched *s, uint32_t w, const br_attempt_id *a) {
+void br_sched_slot_take(br_sched *s, uint32_t w, const br_attempt_id *a, bool alone) {
   sched_worker *worker = &s->workers[w];
   uint32_t i = 0;
   while (i < worker->n_slots && worker->slots[i].used) i++;
   BR_ASSERT(i < worker->n_slots);
-  worker->slots[i] = (sched_slot){.used = true, .attempt = *a, .since_ms = s->now_ms};
+  worker->slots[i] = (sched_slot){.used = true, .alone = alone, .attempt = *a, .since_ms = s->now_ms};
+  worker->alone |= alone;
   worker->used++;
   update_free(s, worker);
 }
 
 void br_sched_slot_free(br_sched *s, uint32_t w, sched_slot *slot) {
-  slot->used = slot->cancelling = false;
+  if (slot->alone) s->workers[w].alone = false;
+  slot->used = slot->cancelling = slot->alone = false;
   s->workers[w].used--;
   update_free(s, &s->workers[w]);
 }
@@ -111,7 +115,8 @@ static sched_worker *new_entry(br_sched *s, uint32_t id) {
 static void revive(br_sched *s, sched_worker *w, const br_event *e) {
   if (w->state == SCHED_GONE) gone_remove(s, index_of(s, w));
   w->state = SCHED_LIVE;
-  w->draining = w->released = false;
+  w->draining = w->released = w->alone = false;
+  w->kept_for = 0;
   w->incarnation = e->incarnation;
   w->n_slots = e->slots < 1 ? 1 : e->slots > BR_SCHED_MAX_SLOTS ? BR_SCHED_MAX_SLOTS : e->slots;
   w->slots = br_calloc(w->n_slots, sizeof *w->slots);
@@ -175,13 +180,13 @@ static void lose_attempt(br_sched *s, sched_worker *w, const sched_slot *slot, c
   sched_task *t;
   br_error err;
   if (!br_sched_task_find(s, slot->attempt.query, slot->attempt.stage, slot->attempt.task, &q, &st, &t)) return;
-  br_sched_attempt_over(s, q, st, t);
+  bool over = br_sched_attempt_over(s, q, st, t, slot->attempt.attempt);
   if (!w->draining) {
     br_fail(&err, BR_LOST, BR_BLAME_WORKER, "worker %u was lost: %s", w->id, why);
     err.worker = w->id;
     br_sched_task_death(s, q, st, t, BR_SCHED_LOSS, &err);
   }
-  br_sched_make_ready(s, q, st, t);
+  if (over) br_sched_make_ready(s, q, st, t);
 }
 
 void br_sched_worker_lose(br_sched *s, uint32_t w, const char *why, br_actions *out) {
@@ -204,6 +209,8 @@ void br_sched_worker_lose(br_sched *s, uint32_t w, const char *why, br_actions *
   free(worker->slots);
   worker->slots = NULL;
   worker->n_slots = worker->used = 0;
+  worker->alone = false;
+  worker->kept_for = 0;
   gone_add(s, w);
 }
 
