@@ -48,7 +48,9 @@ def place(box, backend):
 
 
 def start(box, backend, workers=2, memory=LITTLE, **more):
-    return Live(box, workers=workers, memory=memory, settings={**settings(box, backend), **more})
+    """Staged, so that a stage is all there when its readers start; "eager" is flight in the other mode."""
+    mode = "eager" if backend == "eager" else "staged"
+    return Live(box, workers=workers, memory=memory, mode=mode, settings={**settings(box, backend), **more})
 
 
 def committed_files(box, backend, stage=0):
@@ -157,6 +159,26 @@ def test_damaged_before_anybody_opened_it(box, backend, lines, right, damage):
     assert_clean(box)
 
 
+@pytest.mark.parametrize("damage", [flip, cut], ids=["flipped bits", "cut"])
+def test_damaged_while_others_write(box, lines, right, damage):
+    """Eager: readers may be anywhere in it. Who reads the damage says so, and it is made again."""
+    (box.dir / "shared").mkdir()
+    with start(box, "eager", split_bytes="4MB") as live:
+        q = live.session.submit(QUERY.format(lines))
+        there = {}
+        while not there:
+            live.wait("task_done", stage=0)
+            there = committed_files(box, "eager")
+        task, path = there.popitem()
+        damage(path)
+        got, _ = finish(q)
+        assert got == right
+        assert live.of("worker_lost") == []
+        read = {e["lost_task"] for e in live.of("task_failed") if e["has_lost"] and e["lost_stage"] == 0}
+        assert task in read and runs(live, 0)[task] >= 2, (read, runs(live, 0), live.of("task_failed"))
+    assert_clean(box)
+
+
 def test_all_files_are_damaged(box, backend, lines, right):
     with start(box, backend) as live:
         q = live.session.submit(QUERY.format(lines))
@@ -234,7 +256,7 @@ def test_damaged_after_its_inputs_were_dropped(box, lines, right):
 
 def test_memory_of_an_output_cannot_be_changed(box, lines, right):
     """A bit can't flip by a stray writer: the memory is sealed. (On the way between workers: tests/chaos.)"""
-    with Live(box, workers=2, memory=1 << 30, settings=SETTINGS) as live:
+    with Live(box, workers=2, memory=1 << 30, mode="staged", settings=SETTINGS) as live:
         q = live.session.submit(QUERY.format(lines))
         live.wait("stage_done", stage=0)
         tried = 0
