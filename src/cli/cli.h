@@ -72,6 +72,7 @@ void cli_interrupt_idle(bool is_idle); /* at the prompt: further signals don't e
 int cli_sql(int argc, char **argv);
 int cli_explain(int argc, char **argv);
 int cli_worker(int argc, char **argv);
+int cli_recover(int argc, char **argv);
 int cli_prompt(int argc, char **argv);
 
 #endif

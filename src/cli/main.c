@@ -12,6 +12,7 @@ static const char usage[] =
     "  brant sql \"select …\"        run statements (or --file q.sql, or from standard input)\n"
     "  brant explain \"select …\"    show the stages; --analyze runs them and adds what was measured\n"
     "  brant worker --join H:P     a worker that joins a coordinator\n"
+    "  brant recover DIR…          finish or remove what a COPY left that was cut off\n"
     "  brant version\n"
     "\n"
     "  brant <command> --help      the options of a command\n";
@@ -25,6 +26,7 @@ int main(int argc, char **argv) {
   if (strcmp(cmd, "sql") == 0) return cli_sql(argc - 1, argv + 1);
   if (strcmp(cmd, "explain") == 0) return cli_explain(argc - 1, argv + 1);
   if (strcmp(cmd, "worker") == 0) return cli_worker(argc - 1, argv + 1);
+  if (strcmp(cmd, "recover") == 0) return cli_recover(argc - 1, argv + 1);
   if (strcmp(cmd, "version") == 0 || strcmp(cmd, "--version") == 0) {
     printf("brant %s\n", brant_version());
     return CLI_OK;
