@@ -4,8 +4,10 @@ SHELL := /bin/bash
 export JOBS ?= $(shell nproc)
 PY = $(CURDIR)/build/deps/venv/bin/python
 SCALE ?= 1
+SECONDS ?= 120
+SEED ?= 1
 
-.PHONY: help deps deps-test build demo check test unit sql cluster interop sim sim-planted bench format lint asan ubsan tsan fuzz clean
+.PHONY: help deps deps-test build demo check test unit sql cluster interop sim sim-planted chaos bench format lint asan ubsan tsan fuzz clean
 help: ## this list
 	@awk -F':.*## ' '/^[a-z -]+:.*## / { printf "  make %-30s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -26,6 +28,9 @@ unit sim sql cluster interop: deps-test ## one kind of test (unit, sim, sql, clu
 	@scripts/test $@
 sim-planted: deps-test ## is each bug of tests/sim/planted caught by the simulation?
 	@tests/sim/planted.py
+chaos: deps-test build ## real processes under faults: every test, then random runs for SECONDS (120) from SEED (1)
+	@scripts/test chaos-all
+	@$(PY) tests/chaos/run.py --seconds $(SECONDS) --seed $(SEED)
 check: deps-test ## lint, build, unit tests, simulation, interop: < 3 minutes
 	@scripts/test quick
 test: deps-test ## installs, builds and runs every test; ends with "N passed, N failed"
