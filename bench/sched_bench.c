@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * How many events a second the scheduler takes: one query of many tasks on many workers, run to its end by answering every RUN; once with a
- * lost worker in between. Prints events/s, the longest step, and the memory a task.
+ * lost worker in between; staged and eager. Prints events/s, the longest step, and the memory a task. And what a shuffle of 10,000 maps
+ * and 8,000 readers costs in memory (the bound is 50 MB).
  * sched_bench [TASKS] [WORKERS] [SLOTS]     default: 1,000,000 tasks, 200 workers, 8 slots
+ * sched_bench shuffle                       the shuffle alone, staged and eager; exit status 1 when it takes 50 MB or more
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,42 +55,77 @@ static void answer(bench *b) {
   step(b, e);
 }
 
-static void run(const char *name, uint32_t tasks, uint32_t workers, uint32_t slots, br_read_kind kind, bool lose) {
-  bench b = {.s = br_sched_new(NULL), .cap = (size_t)workers * slots * 4 + 1024, .now_ms = 1};
+typedef struct plan {
+  const char *name;
+  uint32_t maps, readers, workers, slots;
+  br_read_kind kind;
+  br_sched_mode mode;
+  bool lose; /* a worker, in the middle of the second stage */
+} plan;
+
+/* The most memory that it took, in bytes. */
+static uint64_t run(const plan *p) {
+  bench b = {.s = br_sched_new(NULL), .cap = (size_t)p->workers * p->slots * 4 + 1024, .now_ms = 1};
   b.runs = br_calloc(b.cap, sizeof *b.runs);
-  br_sched_input in = {.stage = 0, .kind = kind}, last = {.stage = 1, .kind = BR_READ_ALL};
-  br_sched_stage stages[] = {{.tasks = tasks / 2},
-                             {.tasks = tasks / 2, .inputs = &in, .n_inputs = 1},
+  uint32_t tasks = p->maps + p->readers;
+  bool lose = p->lose;
+  br_sched_input in = {.stage = 0, .kind = p->kind}, last = {.stage = 1, .kind = BR_READ_ALL};
+  br_sched_stage stages[] = {{.tasks = p->maps},
+                             {.tasks = p->readers, .inputs = &in, .n_inputs = 1},
                              {.tasks = 1, .inputs = &last, .n_inputs = 1, .result = true}};
-  for (uint32_t w = 1; w <= workers; w++)
-    step(&b, (br_event){.kind = BR_EV_WORKER_JOINED, .worker = w, .incarnation = 1, .slots = slots});
+  for (uint32_t w = 1; w <= p->workers; w++)
+    step(&b, (br_event){.kind = BR_EV_WORKER_JOINED, .worker = w, .incarnation = 1, .slots = p->slots});
   b.events = b.longest_us = 0;
   uint64_t t0 = br_now_us(), peak = 0;
-  step(&b, (br_event){.kind = BR_EV_QUERY, .query = 1, .stages = stages, .n_stages = 3});
+  step(&b, (br_event){.kind = BR_EV_QUERY, .query = 1, .stages = stages, .n_stages = 3, .mode = p->mode});
   while (b.count > 0) {
+    if (b.events % 4096 < 2 && br_sched_memory_bytes(b.s) > peak) peak = br_sched_memory_bytes(b.s);
     answer(&b);
-    if (b.events % 65536 < 2 && br_sched_memory_bytes(b.s) > peak) peak = br_sched_memory_bytes(b.s);
-    if (lose && b.events > (uint64_t)tasks * 3 / 2) { /* in the middle of the second stage */
+    if (lose && b.events > (uint64_t)p->maps * 2 + p->readers) {
       lose = false;
       step(&b, (br_event){.kind = BR_EV_WORKER_LOST, .worker = 1, .incarnation = 1});
     }
   }
   double sec = (double)(br_now_us() - t0) / 1e6;
-  printf("%-24s %9u tasks %5u workers: %8.0f events/s, %5.2f s, longest step %6.1f ms, %4.0f bytes a task, %s\n", name,
-         tasks, workers, (double)b.events / sec, sec, (double)b.longest_us / 1e3, (double)peak / tasks,
-         b.done == 1 ? "done" : "NOT DONE");
+  printf(
+      "%-28s %9u tasks %5u workers: %8.0f events/s, %5.2f s, longest step %6.1f ms, %4.0f bytes a task, %6.2f MB, %s\n",
+      p->name, tasks, p->workers, (double)b.events / sec, sec, (double)b.longest_us / 1e3, (double)peak / tasks,
+      (double)peak / 1e6, b.done == 1 ? "done" : "NOT DONE");
   br_sched_free(b.s);
   free(b.runs);
   free(b.a.items);
+  return peak;
+}
+
+static int shuffle(uint32_t workers, uint32_t slots) {
+  const plan p[] = {
+      {"shuffle 10,000 x 8,000", 10000, 8000, workers, slots, BR_READ_ALL, BR_SCHED_STAGED, true},
+      {"shuffle 10,000 x 8,000 eager", 10000, 8000, workers, slots, BR_READ_ALL, BR_SCHED_EAGER, true},
+  };
+  uint64_t most = 0;
+  for (size_t i = 0; i < sizeof p / sizeof *p; i++) {
+    uint64_t bytes = run(&p[i]);
+    if (bytes > most) most = bytes;
+  }
+  printf("the scheduler holds %.2f MB for 10,000 x 8,000 = 80,000,000 partitions: %s 50 MB\n", (double)most / 1e6,
+         most < 50000000 ? "less than" : "NOT LESS THAN");
+  return most < 50000000 ? 0 : 1;
 }
 
 int main(int argc, char **argv) {
+  if (argc > 1 && strcmp(argv[1], "shuffle") == 0) return shuffle(200, 8);
   uint32_t tasks = argc > 1 ? (uint32_t)atoi(argv[1]) : 1000000, workers = argc > 2 ? (uint32_t)atoi(argv[2]) : 200,
-           slots = argc > 3 ? (uint32_t)atoi(argv[3]) : 8;
-  run("hash", tasks, workers, slots, BR_READ_ALL, false);
-  run("hash, a worker lost", tasks, workers, slots, BR_READ_ALL, true);
-  run("forward", tasks, workers, slots, BR_READ_FORWARD, false);
-  run("forward, a worker lost", tasks, workers, slots, BR_READ_FORWARD, true);
-  run("hash, few workers", tasks / 10, 4, 2, BR_READ_ALL, false);
-  return 0;
+           slots = argc > 3 ? (uint32_t)atoi(argv[3]) : 8, half = tasks / 2;
+  const plan p[] = {
+      {"hash", half, half, workers, slots, BR_READ_ALL, BR_SCHED_STAGED, false},
+      {"hash, a worker lost", half, half, workers, slots, BR_READ_ALL, BR_SCHED_STAGED, true},
+      {"forward", half, half, workers, slots, BR_READ_FORWARD, BR_SCHED_STAGED, false},
+      {"forward, a worker lost", half, half, workers, slots, BR_READ_FORWARD, BR_SCHED_STAGED, true},
+      {"hash, eager", half, half, workers, slots, BR_READ_ALL, BR_SCHED_EAGER, false},
+      {"hash, eager, a worker lost", half, half, workers, slots, BR_READ_ALL, BR_SCHED_EAGER, true},
+      {"forward, eager", half, half, workers, slots, BR_READ_FORWARD, BR_SCHED_EAGER, false},
+      {"hash, few workers", half / 10, half / 10, 4, 2, BR_READ_ALL, BR_SCHED_STAGED, false},
+  };
+  for (size_t i = 0; i < sizeof p / sizeof *p; i++) run(&p[i]);
+  return shuffle(workers, slots);
 }
