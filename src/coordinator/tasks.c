@@ -25,8 +25,10 @@ static char *replace_token(br_arena *arena, const char *sql, const char *token, 
   return out;
 }
 
-/* All tasks of the stage have committed (once): what was measured is exact. */
-static bool is_measured(const br_stage_run *r) { return r->done == r->n_tasks; }
+/* All tasks of the stage have committed, and what was measured then still holds: chance makes other rows when it runs again. */
+static bool is_measured(const br_stage_run *r) {
+  return r->done == r->n_tasks && !(r->plan->indeterminate && r->made_again + r->seconds > 0);
+}
 
 /* Rows that a stage gives: as measured, or, while it runs (eager), as estimated, at least what is there. */
 static uint64_t stage_rows(const br_stage_run *r) {
@@ -98,13 +100,13 @@ static void fill_ref(const br_query *q, const br_stage *s, const br_stage_input 
   }
 }
 
-/* False: its maps are still being written. */
+/* False: its maps are still being written, or came out differently. */
 static bool rows_known(const br_query *q, const Brant__Pb__PartitionRef *ref) {
   const br_stage_run *p = &q->runs[ref->stage];
-  if (is_measured(p)) return true;
+  if (p->done == p->n_tasks || p->plan->indeterminate) return is_measured(p);
   for (uint32_t m = ref->map_first; m < ref->map_last; m++)
     if (!p->tasks[m].done) return false;
-  return true;
+  return true; /* also of none */
 }
 
 static uint64_t input_rows(const br_query *q, const Brant__Pb__PartitionRef *ref) {

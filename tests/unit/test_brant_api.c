@@ -407,6 +407,87 @@ static void settings(void **state) {
   run(shared, "RESET broadcast_bytes");
 }
 
+/* Each number has its bounds, said in the message; the scheduler's can't change under its feet. */
+static void ranges_of_settings(void **state) {
+  (void)state;
+  static const struct {
+    const char *name, *good, *bad, *says;
+  } cases[] = {{"task_attempts", "7", "0", "between 1 and 100"},
+               {"task_backoff_first_ms", "50", "0", "milliseconds"},
+               {"task_backoff_max_ms", "5000", "-1", "between"},
+               {"no_worker_ms", "5000", "1", "between 100"},
+               {"worker_silent_ms", "3000", "10", "between 1000"},
+               {"killer_executors", "2", "1000", "between 1 and 100"},
+               {"cancel_ms", "2000", "1", "between 100"},
+               {"probe_ms", "500", "70000", "between 50 and 60000"},
+               {"straggler_percent", "0", "100", "0 or between 101"},
+               {"straggler_done_percent", "50", "101", "between 1 and 100"},
+               {"straggler_min_ms", "100", "soon", "between 1"},
+               {"split_passes", "8", "1", "between 2 and 64"}};
+  brant_session *s = NULL;
+  brant_options o = options(1);
+  OK(brant_open(&o, &s, &err));
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    OK(brant_set(s, cases[i].name, cases[i].good, &err));
+    assert_int_equal(brant_set(s, cases[i].name, cases[i].bad, &err), BRANT_INVALID);
+    if (strstr(err.message, cases[i].says) == NULL || strstr(err.message, cases[i].name) == NULL)
+      fail_msg("%s", err.message);
+  }
+  assert_int_equal(brant_set(s, "shuffle_backend", "pigeon", &err), BRANT_INVALID);
+  assert_int_equal(brant_set(s, "shuffle_dir", "here", &err), BRANT_INVALID);
+  assert_int_equal(brant_set(s, "eager_bytes", "-3", &err), BRANT_INVALID);
+  assert_int_equal(brant_set(s, "timeout_ms", "never", &err), BRANT_INVALID);
+  char sql[512];
+  snprintf(sql, sizeof sql, "SELECT i FROM '%s/*.parquet' WHERE i < 3", data);
+  expect_sum(s, sql, 3, 3);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    assert_int_equal(brant_set(s, cases[i].name, cases[i].good, &err), BRANT_INVALID);
+    assert_non_null(strstr(err.message, "before the first query"));
+  }
+  OK(brant_set(s, "timeout_ms", "100000", &err));
+  brant_close(s);
+}
+
+/* Submitting does not wait for the rows, wherever they are computed; a deadline and a cancel are seen at once. */
+static void local_queries_run_behind(void **state) {
+  (void)state;
+  static const char slow[] = "SELECT count(*) FROM range(100000000) a(i), range(100000) b(i) WHERE (a.i * b.i) % 7 = 1";
+  brant_session *s = NULL;
+  brant_query *q = NULL;
+  struct ArrowArrayStream st;
+  struct ArrowArray batch;
+  brant_options o = options(1);
+  o.distribute = BRANT_DISTRIBUTE_NEVER;
+  OK(brant_open(&o, &s, &err));
+  double start = now();
+  OK(brant_submit(s, slow, &q, &err));
+  assert_true(now() - start < 5);
+  expect_sum(s, "SELECT 42::BIGINT AS x", 42, 1); /* meanwhile */
+  OK(brant_query_stream(q, &st, &err));
+  brant_query_cancel(q);
+  assert_int_not_equal(st.get_next(&st, &batch), 0);
+  assert_int_equal(brant_query_error(q, &err), BRANT_CANCELLED);
+  st.release(&st);
+  brant_query_free(q);
+  OK(brant_set(s, "timeout_ms", "300", &err));
+  OK(brant_submit(s, slow, &q, &err));
+  OK(brant_query_stream(q, &st, &err));
+  start = now();
+  assert_int_not_equal(st.get_next(&st, &batch), 0);
+  assert_true(now() - start < 5);
+  assert_int_equal(brant_query_error(q, &err), BRANT_TIMEOUT);
+  assert_non_null(strstr(err.message, "timeout_ms of 300"));
+  st.release(&st);
+  brant_query_free(q);
+  OK(brant_submit(s, "SELECT error('no') FROM range(10)", &q, &err)); /* it fails behind, too */
+  OK(brant_query_stream(q, &st, &err));
+  assert_int_not_equal(st.get_next(&st, &batch), 0);
+  assert_int_equal(brant_query_error(q, &err), BRANT_EXECUTION);
+  st.release(&st);
+  brant_query_free(q);
+  brant_close(s);
+}
+
 static void explain(void **state) {
   (void)state;
   static const char sql[] = "SELECT i % 3, count(*) FROM numbers GROUP BY ALL ORDER BY 1";
@@ -493,6 +574,8 @@ int main(void) {
       cmocka_unit_test(split),
       cmocka_unit_test(statements),
       cmocka_unit_test(settings),
+      cmocka_unit_test(ranges_of_settings),
+      cmocka_unit_test(local_queries_run_behind),
       cmocka_unit_test(explain),
       cmocka_unit_test(events),
       cmocka_unit_test(example_runs),

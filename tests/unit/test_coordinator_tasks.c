@@ -100,10 +100,18 @@ static br_query *make_query(void) {
   return q;
 }
 
+static void finish(br_stage_run *r, uint32_t task) {
+  r->done += !r->tasks[task].done;
+  r->tasks[task].done = true;
+}
+
 static int setup(void **state) {
   br_error err;
-  *state = make_query();
-  return br_query_count_tasks(*state, &err);
+  br_query *q = *state = make_query();
+  int rc = br_query_count_tasks(q, &err);
+  for (size_t i = 0; i < q->n_runs; i++)
+    for (uint32_t t = 0; t < q->runs[i].n_tasks; t++) finish(&q->runs[i], t);
+  return rc;
 }
 
 static int teardown(void **state) {
@@ -212,6 +220,61 @@ static void rows_of_inputs(void **state) {
   assert_int_equal(message(q, 4, 3, a)->inputs[0]->rows, 1003);
   assert_int_equal(message(q, 4, 3, a)->inputs[2]->rows, 0); /* this task reads none of that branch */
   assert_int_equal(message(q, 4, 5, a)->inputs[2]->rows, 7);
+  br_arena_free(a);
+}
+
+/* Eager: what is still being written has no number of rows; what is whole has, also one map of many. */
+static void rows_of_growing_inputs(void **state) {
+  br_query *q = *state;
+  br_arena *a = br_arena_new();
+  q->eager = true;
+  q->runs[2].tasks[3].done = false;
+  q->runs[2].done--;
+  q->runs[2].tasks[1].rows_out = 5;
+  for (uint32_t t = 0; t < 6; t++) assert_int_equal(message(q, 4, t, a)->inputs[0]->rows_known, t != 3);
+  assert_int_equal(message(q, 4, 1, a)->inputs[0]->rows, 5);
+  q->runs[0].tasks[0].done = false;
+  q->runs[0].done--;
+  Brant__Pb__TaskInput *in = message(q, 2, 1, a)->inputs[0];
+  assert_false(in->rows_known);
+  assert_int_equal(in->rows, 0);
+  for (uint32_t i = 0; i < N_STAGES; i++) assert_int_equal(message(q, i, 0, a)->output->publish, i < N_STAGES - 1);
+  q->eager = false;
+  assert_false(message(q, 0, 0, a)->output->publish);
+  br_arena_free(a);
+}
+
+/* What chance made is counted once; when it was made again, it may be another number. */
+static void rows_of_chance(void **state) {
+  br_query *q = *state;
+  br_arena *a = br_arena_new();
+  assert_true(message(q, 4, 0, a)->inputs[1]->rows_known);
+  q->runs[3].made_again = 1; /* indeterminate */
+  assert_false(message(q, 4, 0, a)->inputs[1]->rows_known);
+  q->runs[0].made_again = 1; /* not so */
+  assert_true(message(q, 2, 0, a)->inputs[0]->rows_known);
+  br_arena_free(a);
+}
+
+static void in_passes(void **state) {
+  br_query *q = *state;
+  static const br_split_key key[] = {{.text = "t.c0", .hashed_as = "BIGINT"}};
+  br_arena *a = br_arena_new();
+  br_stage *s = &q->stages->stages[2];
+  s->sql = "SELECT * FROM input(0) JOIN input(1) USING (k)";
+  Brant__Pb__Task *m = message(q, 2, 0, a);
+  br_task_in_passes(q, m, 3, a);
+  assert_int_equal(m->n_passes, 0); /* its keys are not known */
+  s->inputs[0].keys = key;
+  s->inputs[0].n_keys = 1;
+  br_task_in_passes(q, m, 1, a);
+  assert_int_equal(m->n_passes, 0);
+  br_task_in_passes(q, m, 3, a);
+  assert_int_equal(m->n_passes, 3);
+  assert_non_null(strstr(m->passes[2], "% 3 = 2) JOIN input(1) USING (k)"));
+  m = message(q, 4, 0, a);
+  br_task_in_passes(q, m, 3, a);
+  assert_int_equal(m->n_passes, 0); /* FORWARD */
   br_arena_free(a);
 }
 
@@ -324,6 +387,9 @@ int main(void) {
       cmocka_unit_test_setup_teardown(inputs_by_partition, setup, teardown),
       cmocka_unit_test_setup_teardown(inputs_one_after_the_other, setup, teardown),
       cmocka_unit_test_setup_teardown(rows_of_inputs, setup, teardown),
+      cmocka_unit_test_setup_teardown(rows_of_growing_inputs, setup, teardown),
+      cmocka_unit_test_setup_teardown(rows_of_chance, setup, teardown),
+      cmocka_unit_test_setup_teardown(in_passes, setup, teardown),
       cmocka_unit_test_setup_teardown(outputs, setup, teardown),
       cmocka_unit_test_setup_teardown(session_goes_along, setup, teardown),
       cmocka_unit_test(nothing_to_read),
