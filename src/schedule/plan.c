@@ -142,6 +142,7 @@ static bool void_mixed(br_sched *s, sched_query *q, br_actions *out) {
 
 /* ---- 4. apply */
 static void apply_wants(br_sched *s, sched_query *q, sched_stage *st, br_actions *out) {
+  uint32_t before = st->todo;
   for (uint32_t i = 0; i < st->n_tasks; i++) {
     sched_task *t = &st->tasks[i];
     if (t->want == t->will) continue;
@@ -160,6 +161,7 @@ static void apply_wants(br_sched *s, sched_query *q, sched_stage *st, br_actions
                        : stopped         ? BR_TASK_STOPPED
                                          : BR_TASK_PENDING);
   }
+  if (st->todo < before) br_sched_look_soon(s, st);
 }
 
 static bool readers_closed(const sched_query *q, const sched_stage *st) {

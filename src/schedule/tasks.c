@@ -266,10 +266,13 @@ static void lose_growing(br_sched *s, const br_attempt_id *id, const sched_worke
   sched_task *t;
   br_error err;
   if (w == NULL || !br_sched_task_find(s, id->query, id->stage, id->task, &q, &st, &t)) return;
-  if (!q->eager || t->now == 0 || t->now != id->attempt || w != &s->workers[t->running_on]) return;
-  br_sched_cancel_attempt(s, q, st, t, out);
+  const sched_twin *twin = br_sched_twin_find(s, q, st, t);
+  uint32_t at = (uint32_t)(w - s->workers);
+  bool first = t->now != 0 && t->now == id->attempt && t->running_on == at;
+  if (!q->eager || (!first && !(twin && twin->attempt == id->attempt && twin->worker == at))) return;
+  cancel_one(s, q, st, t, id->attempt, at, out); /* of two, the other one goes on */
   t->fetches++;
-  br_sched_hold(s, q, st, t, br_sched_failures(t));
+  if (t->now == 0) br_sched_hold(s, q, st, t, br_sched_failures(t));
   if (t->fetches < BR_SCHED_TASK_FETCHES) return;
   br_fail(&err, BR_LOST, BR_BLAME_WORKER, "worker %u has lost what it wrote", w->id);
   doom_task(s, q, st, t, &err, " 32 times");

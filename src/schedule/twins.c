@@ -46,12 +46,16 @@ static void look_by(br_sched *s, uint64_t at_ms) {
 
 static uint64_t pause_ms(const br_sched *s) { return s->o.straggler_min_ms / 8 + 1; }
 
+void br_sched_look_soon(br_sched *s, const sched_stage *st) {
+  if (nearly_done(s, st)) look_by(s, s->now_ms + pause_ms(s));
+}
+
 void br_sched_took(br_sched *s, sched_stage *st, uint64_t ms) {
   if (s->o.straggler_percent == UINT32_MAX || st->n_tasks < 2) return;
   if (st->times == NULL) st->times = br_calloc(BR_SCHED_TIME_BUCKETS, sizeof *st->times);
   st->times[bucket_of(ms)]++;
   st->n_times++;
-  if (nearly_done(s, st)) look_by(s, s->now_ms + pause_ms(s));
+  br_sched_look_soon(s, st);
 }
 
 void br_sched_watch(br_sched *s, const sched_stage *st) {
@@ -85,8 +89,8 @@ sched_twin *br_sched_twin_find(const br_sched *s, const sched_query *q, const sc
 void br_sched_twin_remove(br_sched *s, sched_stage *st, sched_task *t, sched_twin *twin) {
   *twin = s->twins[--s->n_twins];
   t->twin = false;
-  st->flying++;                                                /* one attempt again: tables may name it */
-  if (nearly_done(s, st)) look_by(s, s->now_ms + pause_ms(s)); /* it may be slow, too */
+  st->flying++;              /* one attempt again: tables may name it */
+  br_sched_look_soon(s, st); /* it may be slow, too */
 }
 
 static void start_second(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, uint32_t w, br_actions *out) {
