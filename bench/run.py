@@ -3,14 +3,17 @@
 
     python bench/run.py                          everything, scale 1
     python bench/run.py tpch --scale 10 --runs 3 one part
+    python bench/run.py faults --scale 10        one of four workers is killed in the middle of q9 and q18, staged and eager
     python bench/run.py start|shuffle|flight|scheduler
 
 tpch: brant (--distribute always, 2 workers of 1 thread) against one DuckDB process of 2 threads, the same files, in turn: a run of the one,
 a run of the other. CPU seconds are those of DuckDB's process and of brant's executors.
 """
 import argparse
+import os
 import pathlib
 import resource
+import signal
 import statistics
 import subprocess
 import sys
@@ -19,6 +22,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "lib"))
 import brantlib  # noqa: E402
+import compare  # noqa: E402
 import tpch  # noqa: E402
 
 BUILD = brantlib.BUILD
@@ -74,6 +78,79 @@ def bench_tpch(a):
           f"{own / 2**20:.0f} MiB")
 
 
+class Watched:
+    """A session of 4 workers, views made, its workers joined; when tasks were done, and a kill at the nth of them."""
+
+    def __init__(self, a, mode, kill_at=0):
+        self.kill_at, self.pids, self.done, self.on = kill_at, {}, [], False
+        self.session = brantlib.Session(workers=4, threads=1, memory=a.memory, distribute="always", mode=mode,
+                                        settings=dict(x.split("=", 1) for x in a.set))
+        self.session.subscribe(self.take)
+        for v in tpch.views(a.scale):
+            self.session.run(v)
+        self.session.run("select 1 as one")
+        self.session.run(f"select count(*) from read_parquet('{tpch.folder(a.scale)}/nation/*.parquet')")  # each worker has an executor
+
+    def take(self, e):
+        """On the engine's thread: the kill is there at the very event."""
+        if e["type"] == "worker_joined":
+            self.pids[e["worker"]] = e["pid"]
+        elif e["type"] == "task_done" and self.on:
+            self.done.append((time.perf_counter(), e["stage"], e["task"], e["worker"]))
+            if len(self.done) == self.kill_at:
+                os.kill(self.pids[e["worker"]], signal.SIGKILL)
+
+    def run(self, text):
+        """(seconds, table)"""
+        self.done, self.on, t0 = [], True, time.perf_counter()
+        table, self.stats = self.session.run(text)
+        self.on = False
+        return time.perf_counter() - t0, table
+
+    def half(self, seconds):
+        """How many tasks were done when half of the last run's time had passed."""
+        end = self.done[-1][0]
+        return max(1, sum(t <= end - seconds / 2 for t, *_ in self.done))
+
+
+def disturbed(a, mode, text, at, want):
+    """(seconds, tasks that were committed again) of a run in which the worker that does task number `at` is killed then."""
+    w = Watched(a, mode, at)
+    with w.session:
+        seconds, table = w.run(text)
+        assert w.stats.workers_lost == 1, "the worker was killed too late"
+        wrong = compare.difference(compare.rows_of(table), compare.rows_of(want), False)
+        assert wrong is None, f"wrong rows: {wrong}"
+        return seconds, len(w.done) - len({(s, t) for _, s, t, _ in w.done})
+
+
+def bench_faults(a):
+    os.environ.setdefault("BRANT_LOG", "error")  # that a worker was killed is no news
+    tpch.make_data(a.scale)
+    queries, modes = tpch.queries(), ["staged", "eager"]
+    only = [int(x) for x in a.queries.split(",") if x] or [9, 18]
+    print(f"\nTPC-H scale {a.scale}, 4 workers x 1 thread, medians of {a.runs}: undisturbed, and with one worker killed (SIGKILL) when half of the "
+          "time has passed; a new one takes its place")
+    print("| query | mode | undisturbed s | disturbed s | ratio | tasks | killed after task | tasks run again |")
+    print("|---|---|---|---|---|---|---|---|")
+    for nr in only:
+        for mode in modes:
+            calm, hurt, again, at, n = [], [], [], [], 0
+            for _ in range(a.runs):  # in turn, a session each
+                w = Watched(a, mode)
+                with w.session:
+                    seconds, table = w.run(queries[nr])
+                    calm.append(seconds)
+                    at.append(w.half(seconds))
+                    n = len(w.done)
+                seconds, tasks = disturbed(a, mode, queries[nr], at[-1], table)
+                hurt.append(seconds)
+                again.append(tasks)
+            c, h = statistics.median(calm), statistics.median(hurt)
+            print(f"| q{nr:02} | {mode} | {c:.2f} | {h:.2f} | {h / c:.2f} | {n} | {statistics.median(at):.0f} | {statistics.median(again):.0f} |",
+                  flush=True)
+
+
 def timed(command, n):
     seconds = []
     for _ in range(n):
@@ -102,7 +179,7 @@ def program(name, *args):
 
 def main():
     ap = argparse.ArgumentParser()
-    ap.add_argument("part", nargs="?", default="all", choices=["all", "tpch", "start", "shuffle", "flight", "scheduler"])
+    ap.add_argument("part", nargs="?", default="all", choices=["all", "tpch", "start", "shuffle", "flight", "scheduler", "faults"])
     ap.add_argument("--scale", default="1")
     ap.add_argument("--runs", type=int, default=5)
     ap.add_argument("--queries", default="")
@@ -112,6 +189,8 @@ def main():
     a = ap.parse_args()
     if a.part in ("all", "tpch"):
         bench_tpch(a)
+    if a.part in ("all", "faults"):
+        bench_faults(a)
     if a.part in ("all", "start"):
         bench_start(a)
     if a.part in ("all", "shuffle"):
