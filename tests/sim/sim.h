@@ -35,7 +35,7 @@ enum {
   SIM_DRAIN = 32, /* draining workers wait for their release */
   SIM_OUTLIVE = 64,
   SIM_BOUNDED = 128, /* queries with a fixed number of executors */
-  SIM_ALL = SIM_EAGER | SIM_RETIRE | SIM_PROBE | SIM_DRAIN | SIM_OUTLIVE | SIM_BOUNDED
+  SIM_ALL = SIM_EAGER | SIM_SECOND | SIM_MEMORY | SIM_RETIRE | SIM_PROBE | SIM_DRAIN | SIM_OUTLIVE | SIM_BOUNDED
 };
 
 typedef struct sim_options {

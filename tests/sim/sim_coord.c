@@ -98,8 +98,10 @@ static void carry_out_table(sim_world *w, const br_action *a) {
   for (uint32_t t = 0; t < st->n_tasks && a->worker == 0; t++) {
     br_map_output_id o;
     bool growing;
-    q->tasks[st->first + t].table[a->version] =
-        br_sched_output(w->s, a->query, a->stage, t, &o, &growing) ? (int16_t)sim_attempt_by_id(w, &o.made_by) : -1;
+    bool there = br_sched_output(w->s, a->query, a->stage, t, &o, &growing);
+    int32_t named = there ? sim_attempt_by_id(w, &o.made_by) : -1;
+    q->tasks[st->first + t].table[a->version] = (int16_t)named;
+    if (named >= 0) w->att[named].named = true;
   }
   if (to >= 0)
     send_command(w, (uint32_t)to, a, 0);

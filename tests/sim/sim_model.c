@@ -79,6 +79,7 @@ static void lose_one(sim_world *w, int32_t i, bool by_worker) {
   if (t->alive == i) t->alive = -1;
   if (!by_worker || q->mode != BR_SCHED_EAGER || !w->att[i].current) return;
   t->fetches++;
+  if (sim_n_current(t) > 1) return; /* the other one goes on */
   wait_for_backoff(w, t);
 }
 
@@ -113,7 +114,7 @@ static void before_failed(sim_world *w, const br_event *ev, sim_worker *from) {
     t->charged++;
     t->ooms += ev->error->code == BR_OUT_OF_MEMORY;
   }
-  wait_for_backoff(w, t);
+  if (sim_n_current(t) == 0) wait_for_backoff(w, t); /* else the other one goes on */
 }
 
 static bool read_early(const sim_world *w, const sim_query *q, const sim_attempt *a) {
@@ -121,6 +122,13 @@ static bool read_early(const sim_world *w, const sim_query *q, const sim_attempt
     for (uint32_t m = 0; m < SIM_MAX_TASKS; m++)
       if (a->bound[k][m] >= 0 && !w->att[a->bound[k][m]].committed) return true;
   return false;
+}
+
+static void note_time(sim_stage *st, uint64_t ms) {
+  uint32_t i = st->n_times;
+  if (st->n_times == SIM_MAX_TIMES) return;
+  for (st->n_times++; i > 0 && st->times[i - 1] > ms; i--) st->times[i] = st->times[i - 1];
+  st->times[i] = ms;
 }
 
 static void before_done(sim_world *w, const br_event *ev, sim_worker *from) {
@@ -133,6 +141,7 @@ static void before_done(sim_world *w, const br_event *ev, sim_worker *from) {
   if (t->made_by >= 0) w->st.reruns++;
   w->st.early_commits += read_early(w, q, a);
   w->st.second_wins += a->second;
+  note_time(&q->stages[a->id.stage], w->now_ms - a->sent_ms);
   t->alive = t->made_by = (int32_t)(a - w->att);
   t->charged = t->deaths = t->fetches = 0;
   t->not_before_ms = 0;
@@ -147,7 +156,7 @@ static void before_executor(sim_world *w, const br_event *ev, sim_worker *from) 
     if (a == NULL) continue;
     sim_task *t = sim_task_of(&w->q[a->q], a->id.stage, a->id.task);
     t->deaths += SIM_DEATH;
-    wait_for_backoff(w, t);
+    if (sim_n_current(t) == 0) wait_for_backoff(w, t);
   }
 }
 
@@ -367,6 +376,40 @@ static void check_idle_task(sim_world *w, sim_query *q, sim_task *t, bool may) {
             (uint32_t)(t - q->tasks), (unsigned long long)t->idle_since_ms);
 }
 
+/* A straggler, by definition, with room for the scheduler's rounding. (EAGER: only one that nobody reads, and that reads nothing, as it
+ * grows.) */
+static bool straggles(const sim_world *w, const sim_query *q, const sim_stage *st, const sim_attempt *a,
+                      const sim_needs *n) {
+  uint32_t left = 0;
+  for (uint32_t t = 0; t < st->n_tasks; t++) left += n->task[st->first + t];
+  if (w->o.straggler_percent == UINT32_MAX || st->n_times == 0 || st->n_times == SIM_MAX_TIMES) return false;
+  if ((st->n_tasks - left) * 100 < st->n_tasks * w->o.straggler_done_percent) return false;
+  uint64_t due = st->times[st->n_times / 2] * w->o.straggler_percent / 100 * 5 / 4;
+  if (due < w->o.straggler_min_ms) due = w->o.straggler_min_ms;
+  if (w->now_ms - a->sent_ms < due + w->o.straggler_min_ms / 4) return false;
+  for (size_t k = 0; k < st->n_inputs; k++)
+    if (n->any[st->inputs[k].stage]) return false;
+  for (size_t k = 0; k < st->n_inputs && q->mode == BR_SCHED_EAGER; k++)
+    for (uint32_t m = 0; m < SIM_MAX_TASKS; m++)
+      if (a->grew[k][m]) return false;
+  return !a->named;
+}
+
+static void check_straggler(sim_world *w, sim_query *q, const sim_stage *st, sim_task *t, const sim_needs *n,
+                            bool may) {
+  int32_t now = t->now[0] >= 0 ? t->now[0] : t->now[1];
+  bool is = may && sim_n_current(t) == 1 && straggles(w, q, st, &w->att[now], n), slot = false;
+  for (uint32_t i = 0; i < w->n_w && is; i++)
+    slot |= i != w->att[now].worker && w->w[i].usable && w->w[i].alone == 0 && w->w[i].id != t->avoids &&
+            w->w[i].outstanding < w->w[i].n_slots;
+  if (!slot) t->slow_since_ms = 0;
+  if (!slot) return;
+  if (t->slow_since_ms == 0) t->slow_since_ms = w->now_ms;
+  if (w->now_ms - t->slow_since_ms > SIM_IDLE)
+    sim_bad(w, "query %llu: task %u is slow since %llu ms, and gets no second attempt", (unsigned long long)q->id,
+            (uint32_t)(t - q->tasks), (unsigned long long)t->slow_since_ms);
+}
+
 /* A task that needs a whole worker may keep slots free for itself. */
 static void check_idle(sim_world *w, const sim_needs *needs) {
   bool waits_for_all = false;
@@ -383,6 +426,8 @@ static void check_idle(sim_world *w, const sim_needs *needs) {
       bool may = more && needs[i].any[s] && sim_open_stage(q, s, &needs[i]);
       for (uint32_t t = 0; t < q->stages[s].n_tasks; t++)
         check_idle_task(w, q, sim_task_of(q, s, t), may && needs[i].task[q->stages[s].first + t]);
+      for (uint32_t t = 0; t < q->stages[s].n_tasks; t++)
+        check_straggler(w, q, &q->stages[s], sim_task_of(q, s, t), &needs[i], more);
     }
   }
 }

@@ -30,6 +30,7 @@
 #define SIM_MAX_TABLES 512   /* versions of one table */
 #define SIM_MAX_NUMBERS 256  /* attempts of one task */
 #define SIM_MAX_EVENTS 90000 /* a seed */
+#define SIM_MAX_TIMES 128    /* of a stage's committed attempts */
 #define SIM_MAX_STOPS 64     /* cancels in one step */
 #define SIM_END_MS 7200000
 #define SIM_FETCHES 32 /* failed fetches of one task that are not charged */
@@ -58,6 +59,7 @@ typedef struct sim_attempt {
   int16_t bound[SIM_MAX_INPUTS][SIM_MAX_TASKS]; /* the attempts that it reads, -1: not that one's */
   bool grew[SIM_MAX_INPUTS][SIM_MAX_TASKS];     /* not committed when it was bound */
   bool second, alone;
+  bool named; /* EAGER: a table names it, or did while it grew */
   uint32_t passes;
   sim_flight flight; /* at the worker */
   bool told_to_stop; /* at the worker */
@@ -84,6 +86,7 @@ typedef struct sim_task {
   int32_t now[2];                     /* the attempts that are current, -1: none */
   uint64_t not_before_ms;             /* backoff */
   uint64_t idle_since_ms;             /* it could run, and there is a slot, and it does not; 0: no */
+  uint64_t slow_since_ms;             /* it is a straggler, and there is a slot, and no second attempt; 0: no */
   uint32_t avoids;                    /* id of the worker where it failed last */
   uint32_t charged, deaths, fetches;  /* since the last commit; deaths: executors 4, workers 1 */
   uint32_t ooms;                      /* ever */
@@ -98,8 +101,10 @@ typedef struct sim_stage {
   br_sched_input inputs[SIM_MAX_INPUTS];
   size_t n_inputs;
   bool indeterminate, result, terminal, splittable, outlives;
-  uint32_t published; /* version of the last TABLE */
-  bool retired;       /* said, and no reader wants it since */
+  uint32_t published;            /* version of the last TABLE */
+  bool retired;                  /* said, and no reader wants it since */
+  uint64_t times[SIM_MAX_TIMES]; /* that committed attempts took, sorted */
+  uint32_t n_times;
 } sim_stage;
 
 typedef struct sim_query {

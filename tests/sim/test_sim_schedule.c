@@ -23,6 +23,8 @@ static void test_seeds(void **state) {
   assert_true(st.worker_losses > 500);
   assert_true(st.fetch_failures > 100);
   assert_true(st.eager > 200 && st.growing_reads > 1000 && st.rebinds > 100 && st.early_commits > 50);
+  assert_true(st.seconds > 200 && st.second_wins > 100);
+  assert_true(st.alone > 200 && st.passes > 10);
   assert_true(st.retired > 500 && st.evicted > 200);
   assert_true(st.probes > 100 && st.probe_deaths > 50);
   assert_true(st.releases > 50 && st.lost_messages > 50);
