@@ -130,6 +130,36 @@ static void inputs_resolve(void **state) {
   br_tables_free(n.tables);
 }
 
+/* Files of a shared directory are all read by path, whoever made them and whether it is still there. */
+static void shared_files_resolve(void **state) {
+  (void)state;
+  br_node n = {.worker = 1, .incarnation = 4, .tables = br_tables_new()};
+  Brant__Pb__OutputTable m = BRANT__PB__OUTPUT_TABLE__INIT;
+  Brant__Pb__OutputEntry e[2] = {BRANT__PB__OUTPUT_ENTRY__INIT, BRANT__PB__OUTPUT_ENTRY__INIT},
+                         *refs[2] = {&e[0], &e[1]};
+  e[0].map = 0, e[0].attempt = 1, e[0].worker = 1, e[0].incarnation = 4;
+  e[1].map = 1, e[1].attempt = 3, e[1].worker = 7, e[1].incarnation = 2; /* no peer of that number */
+  m.query = 1, m.stage = 1, m.version = 1, m.partitions = 4, m.maps = 2, m.n_entries = 2, m.entries = refs;
+  m.shared_dir = (char *)"/shared/brant-1-q1";
+  br_tables_put(n.tables, &m);
+  Brant__Pb__PartitionRef ref = BRANT__PB__PARTITION_REF__INIT;
+  ref.query = 1, ref.stage = 1, ref.table_version = 1, ref.last = 4, ref.map_last = 2;
+  Brant__Pb__TaskInput in = BRANT__PB__TASK_INPUT__INIT;
+  in.ref = &ref;
+  Brant__Pb__ResolvedInput r;
+  br_error err = {0};
+  assert_int_equal(br_tables_resolve(&n, &in, &r, &err), BR_OK);
+  assert_int_equal(r.n_local + r.n_remote, 0);
+  assert_string_equal(r.shared_dir, "/shared/brant-1-q1");
+  assert_int_equal(r.n_file, 2);
+  assert_int_equal(r.file[1]->map, 1);
+  assert_int_equal(r.file[1]->attempt, 3);
+  assert_int_equal(r.file[1]->worker, 7);
+  assert_int_equal(r.file[1]->incarnation, 2);
+  br_resolved_free(&r);
+  br_tables_free(n.tables);
+}
+
 static void expect_failure(br_node *n, const Brant__Pb__TaskInput *in, br_code code, bool retryable, uint32_t worker) {
   Brant__Pb__ResolvedInput r;
   br_error err = {0};
@@ -237,6 +267,7 @@ int main(void) {
       cmocka_unit_test(versions_stay_as_they_were),
       cmocka_unit_test(hundreds_of_versions),
       cmocka_unit_test(inputs_resolve),
+      cmocka_unit_test(shared_files_resolve),
       cmocka_unit_test(what_cannot_be_resolved),
       cmocka_unit_test(only_the_dead_are_removed),
       cmocka_unit_test(directory_that_cannot_be_made),
