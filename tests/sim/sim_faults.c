@@ -121,7 +121,7 @@ void sim_fault(sim_world *w, uint32_t kind) {
   if (kind == HANG_SHORT) hang(w, i, 100, 8000);
   if (kind == HANG_LONG) hang(w, i, 8000, 40000);
   if (kind == DEAF) w->w[i].deaf = true;
-  if (kind == EXECUTOR) sim_kill_executor(w, i);
+  if (kind == EXECUTOR) sim_kill_executor(w, i, false);
   if (kind == DRAIN) sim_drain_worker(w, i);
   if (kind == CUT || kind == CUT_FROM || kind == UNSEEN) path_fault(w, i, kind);
   if (kind == FULL_DISK || kind == SLOW_DISK || kind == DAMAGE || kind == EVICT) disk_fault(w, i, kind);

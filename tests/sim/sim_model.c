@@ -155,7 +155,12 @@ static void before_executor(sim_world *w, const br_event *ev, sim_worker *from) 
     sim_attempt *a = take_answer(w, &ev->attempts[i], from);
     if (a == NULL) continue;
     sim_task *t = sim_task_of(&w->q[a->q], a->id.stage, a->id.task);
-    t->deaths += SIM_DEATH;
+    bool for_memory = ev->error && ev->error->code == BR_OUT_OF_MEMORY;
+    t->ooms += for_memory;
+    if (for_memory && a->alone)
+      t->charged++; /* nobody else can have been it */
+    else
+      t->deaths += SIM_DEATH;
     if (sim_n_current(t) == 0) wait_for_backoff(w, t);
   }
 }

@@ -93,6 +93,10 @@ static void handle(sim_world *w, sim_event *e) {
         else
           br_error_clear(&err);
       }
+      if (ev.kind == BR_EV_EXECUTOR_LOST && ev.slots) {
+        ev.error = &err;
+        br_fail(&err, BR_OUT_OF_MEMORY, BR_BLAME_EXECUTOR, "the kernel killed an executor for its memory");
+      }
       ev.attempts = e->ids;
       sim_feed(w, &ev);
       break;

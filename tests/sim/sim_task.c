@@ -14,7 +14,7 @@ static void say_failed(sim_world *w, sim_attempt *a) {
   sim_send(w, a->worker, (br_event){.kind = BR_EV_TASK_FAILED, .attempt = a->id}, NULL);
 }
 
-void sim_kill_executor(sim_world *w, uint32_t i) {
+void sim_kill_executor(sim_world *w, uint32_t i, bool for_memory) {
   br_attempt_id ids[SIM_MAX_SLOTS];
   size_t n = 0;
   for (size_t k = 0; k < w->n_att; k++) {
@@ -24,7 +24,9 @@ void sim_kill_executor(sim_world *w, uint32_t i) {
     ids[n++] = a->id;
   }
   sim_trace(w, "the executor of process %u dies under %zu attempts", i, n);
-  if (n > 0) sim_send(w, i, (br_event){.kind = BR_EV_EXECUTOR_LOST, .n_attempts = n}, ids);
+  br_event ev = {
+      .kind = BR_EV_EXECUTOR_LOST, .n_attempts = n, .slots = for_memory}; /* slots: no error travels with it */
+  if (n > 0) sim_send(w, i, ev, ids);
 }
 
 void sim_stop_soon(sim_world *w, uint32_t attempt) {
@@ -136,7 +138,7 @@ static void finish(sim_world *w, uint32_t attempt) {
     br_fail(&a->error, BR_CANCELLED, BR_BLAME_NONE, "dropped");
     say_failed(w, a);
   } else if (task == q->killer) {
-    sim_kill_executor(w, a->worker);
+    sim_kill_executor(w, a->worker, false);
   } else if (task == q->poison || sim_chance(&w->rng, w->f.task_user)) {
     br_fail(&a->error, BR_EXECUTION, BR_BLAME_USER, "division by zero");
     say_failed(w, a);
@@ -146,6 +148,8 @@ static void finish(sim_world *w, uint32_t attempt) {
   } else if (w->w[a->worker].full_until_ms > w->now_ms) {
     br_fail(&a->error, BR_NO_SPACE, BR_BLAME_TASK, "the disk is full");
     say_failed(w, a);
+  } else if (too_little_memory(w, a, &q->tasks[task]) && sim_chance(&w->rng, 300)) {
+    sim_kill_executor(w, a->worker, true); /* the kernel was quicker */
   } else if (too_little_memory(w, a, &q->tasks[task]) || sim_chance(&w->rng, w->f.task_oom)) {
     br_fail(&a->error, BR_OUT_OF_MEMORY, BR_BLAME_TASK, "too little memory");
     say_failed(w, a);
