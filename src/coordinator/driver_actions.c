@@ -8,6 +8,8 @@
 #include "base/util.h"
 #include "coordinator/driver_inside.h"
 
+#define SQL_IN_ERROR_BYTES 600u
+
 static void send_attempt(br_driver *d, const br_action *a, Brant__Pb__Command__WhatCase what) {
   Brant__Pb__AttemptId id;
   br_attempt_to_pb(&a->attempt, &id);
@@ -180,15 +182,35 @@ void br_driver_take_gauges(br_driver *d, br_query *q) {
   if (spilled - q->spilled_before_bytes > q->spilled_bytes) q->spilled_bytes = spilled - q->spilled_before_bytes;
 }
 
+/* A task that kills executors can't say what it was doing: its SQL is added here. */
+static const br_error *name_the_task(const br_query *q, const br_error *err, br_error *out) {
+  if (err->blame != BR_BLAME_EXECUTOR || !err->has_attempt || err->attempt.query != q->id) return err;
+  if (err->attempt.stage >= q->n_runs || err->attempt.task >= q->runs[err->attempt.stage].n_tasks) return err;
+  br_arena *arena = br_arena_new();
+  const char *sql = br_task_sql(q, err->attempt.stage, err->attempt.task, arena);
+  size_t n = strlen(sql), used = strlen(err->message);
+  bool cut = n > SQL_IN_ERROR_BYTES;
+  for (n = cut ? SQL_IN_ERROR_BYTES : n; cut && n > 0 && ((unsigned char)sql[n] & 0xC0) == 0x80;) n--;
+  *out = *err;
+  if (used + n + 64 < sizeof out->message)
+    snprintf(out->message + used, sizeof out->message - used, "\n  in task %u of stage %u: %.*s%s", err->attempt.task,
+             err->attempt.stage, (int)n, sql, cut ? "..." : "");
+  br_arena_free(arena);
+  return out;
+}
+
 /* Its event comes before the caller sees the end: who closes the session then has missed none. */
 void br_driver_finish(br_driver *d, br_query *q, const br_error *err) {
   pthread_mutex_lock(&q->lock);
   br_driver_take_gauges(d, q);
   q->end_us = br_now_us();
   pthread_mutex_unlock(&q->lock);
-  br_events_emit(d->events, err == NULL ? "query_done" : "query_failed", "{s:I, s:s, s:s, s:I}", "query",
-                 (json_int_t)q->id, "code", err ? br_code_name(err->code) : "OK", "message", err ? err->message : "",
-                 "wall_us_taken", (json_int_t)(q->end_us - q->start_us));
+  br_error named;
+  if (err != NULL) err = name_the_task(q, err, &named);
+  br_events_emit(d->events, err == NULL ? "query_done" : "query_failed", "{s:I, s:s, s:s, s:s, s:I}", "query",
+                 (json_int_t)q->id, "code", err ? br_code_name(err->code) : "OK", "blame",
+                 br_blame_name(err ? err->blame : BR_BLAME_NONE), "message", err ? err->message : "", "wall_us_taken",
+                 (json_int_t)(q->end_us - q->start_us));
   pthread_mutex_lock(&q->lock);
   q->state = err == NULL ? BR_QUERY_DONE : BR_QUERY_FAILED;
   if (err != NULL) q->error = *err;

@@ -76,6 +76,15 @@ def alive(pid):
     return st is not None and st[1] != "Z"
 
 
+def cpu_seconds(pid):
+    """User and system time of a process so far; 0 if it is gone."""
+    try:
+        f = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return 0
+    return (int(f[11]) + int(f[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def pss_bytes(pid):
     try:
         for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():

@@ -17,6 +17,9 @@ CODES = ("OK INVALID NOT_FOUND IO NO_SPACE PERMISSION OUT_OF_MEMORY UNSUPPORTED 
          "VERSION EXECUTION INTERNAL").split()
 
 
+BLAMES = "NONE USER TASK FETCH EXECUTOR WORKER INTERNAL".split()
+
+
 class _Options(C.Structure):
     _fields_ = [("size", C.c_size_t), ("workers", C.c_uint32), ("threads", C.c_uint32), ("memory_bytes", C.c_uint64),
                 ("temp_dir", C.c_char_p), ("mode", C.c_int), ("distribute", C.c_int), ("listen_host", C.c_char_p),
@@ -47,10 +50,11 @@ EVENT_FN = C.CFUNCTYPE(None, C.c_void_p, C.c_char_p)
 
 
 class BrantError(Exception):
-    """What the engine said: code is a name of enum brant_code."""
+    """What the engine said: code is a name of enum brant_code, blame one of enum brant_blame."""
 
     def __init__(self, err):
         self.code = CODES[err.code] if err.code < len(CODES) else str(err.code)
+        self.blame = BLAMES[err.blame] if err.blame < len(BLAMES) else str(err.blame)
         self.message = err.message.decode("utf-8", "replace")
         super().__init__(f"{self.code}: {self.message}")
 
