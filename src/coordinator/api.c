@@ -307,6 +307,7 @@ static int to_errno(const br_error *err) {
 
 static br_status next_batch(brant_query *q, br_batch **out, br_error *err) {
   *out = NULL;
+  if (q->copying != NULL && br_copying_over(q->copying)) return br_copying_next(q->copying, out, err);
   pthread_mutex_lock(&q->lock);
   bool cancelled = q->cancelled;
   if (q->late.code != BR_OK) *err = q->late;

@@ -17,9 +17,11 @@ struct br_rows {
   brant_session *session;
   br_query *query;
   br_schema *schema;
-  uint32_t at;          /* result task being read */
-  br_result_part part;  /* its output */
-  bool given;           /* rows of it went to the caller: it can't be read again */
+  uint32_t at;                               /* result task being read */
+  br_result_part part;                       /* its output */
+  bool given;                                /* rows of it went to the caller: it can't be read again, */
+  void (*restart)(void *arg, uint32_t part); /* unless it can give them back; NULL: it can't */
+  void *restart_arg;
   uint32_t tries;       /* of this output */
   pthread_mutex_t lock; /* guards reader against cancel */
   br_reader *reader;
@@ -176,6 +178,10 @@ static br_status prefer_query_error(br_rows *r, br_error *err) {
 static bool try_again(br_rows *r, br_error *err) {
   close_part(r);
   if (err->code != BR_FETCH || ++r->tries > RESULT_TRIES) return false;
+  if (r->given && r->restart != NULL) {
+    r->restart(r->restart_arg, r->at);
+    r->given = false;
+  }
   if (r->given) {
     br_error_context(err,
                      "the result can't be read on, and its first rows were handed out already: run the query again");
@@ -218,6 +224,13 @@ br_status br_rows_next(br_rows *r, br_batch **out, br_error *err) {
   }
   pthread_mutex_unlock(&q->lock);
   return status;
+}
+
+uint32_t br_rows_part(const br_rows *r) { return r->at; }
+
+void br_rows_set_restart(br_rows *r, void (*restart)(void *arg, uint32_t part), void *arg) {
+  r->restart = restart;
+  r->restart_arg = arg;
 }
 
 void br_rows_cancel(br_rows *r) {

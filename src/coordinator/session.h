@@ -113,7 +113,10 @@ typedef struct br_rows br_rows;
 BR_MUST_USE br_status br_rows_open(brant_session *s, br_query *q, br_rows **out, br_error *err);
 br_schema *br_rows_schema(br_rows *r);
 BR_MUST_USE br_status br_rows_next(br_rows *r, br_batch **out, br_error *err); /* *out NULL: end */
-void br_rows_cancel(br_rows *r);                                               /* any thread */
+uint32_t br_rows_part(const br_rows *r); /* number of the result task that gave the last batch */
+/* For readers that hand nothing on before the end: the batches of this part come again, from its first one. */
+void br_rows_set_restart(br_rows *r, void (*restart)(void *arg, uint32_t part), void *arg);
+void br_rows_cancel(br_rows *r); /* any thread */
 void br_rows_free(br_rows *r);
 
 /* ---- explain.c */

@@ -23,11 +23,15 @@ void br_sink_list_add(br_sink_list *l, const char *staged, int64_t rows, uint64_
       (br_sink_file){.staged = br_strdup(staged), .path = br_strdup(staged), .rows = rows, .bytes = bytes};
 }
 
-void br_sink_list_free(br_sink_list *l) {
-  for (size_t i = 0; i < l->n; i++) {
-    free(l->files[i].staged);
-    free(l->files[i].path);
+void br_sink_list_cut(br_sink_list *l, size_t n) {
+  while (l->n > n) {
+    free(l->files[--l->n].staged);
+    free(l->files[l->n].path);
   }
+}
+
+void br_sink_list_free(br_sink_list *l) {
+  br_sink_list_cut(l, 0);
   free(l->files);
   *l = (br_sink_list){0};
 }

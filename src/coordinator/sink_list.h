@@ -28,6 +28,7 @@ typedef struct br_sink_names {
 } br_sink_names;
 
 void br_sink_list_add(br_sink_list *l, const char *staged, int64_t rows, uint64_t bytes);
+void br_sink_list_cut(br_sink_list *l, size_t n);                                           /* only the first n stay */
 BR_MUST_USE br_status br_sink_list_read(br_sink_list *l, const br_batch *b, br_error *err); /* a task's output */
 /* Final names; files without rows are left out. Sorted by name. */
 BR_MUST_USE br_status br_sink_list_place(br_sink_list *l, const br_sink_names *names, br_error *err);

@@ -33,10 +33,12 @@ struct br_copying {
   char id[20];
   br_rows *rows; /* distributed */
   br_sink_list list;
+  uint32_t part;     /* whose list is being read, */
+  size_t part_start; /* and where it begins in ours */
   br_schema *schema;
   _Atomic bool cancelled, writing; /* writing: this process's DuckDB is at it */
   _Atomic uint64_t rows_written;
-  bool done;
+  bool done, over; /* tried; committed */
 };
 
 /* ---- start */
@@ -266,12 +268,24 @@ done:
   return status;
 }
 
+/* The output of a task was lost while its list was read: another attempt's comes. */
+static void forget_part(void *arg, uint32_t part) {
+  br_copying *c = arg;
+  if (part == c->part) br_sink_list_cut(&c->list, c->part_start);
+}
+
 /* The lists of the attempts that committed, task by task. */
 static br_status collect(br_copying *c, br_error *err) {
   br_batch *b = NULL;
+  c->part = UINT32_MAX;
+  br_rows_set_restart(c->rows, forget_part, c);
   for (;;) {
     BR_TRY(br_rows_next(c->rows, &b, err));
     if (b == NULL) return BR_OK;
+    if (br_rows_part(c->rows) != c->part) {
+      c->part = br_rows_part(c->rows);
+      c->part_start = c->list.n;
+    }
     br_status status = br_sink_list_read(&c->list, b, err);
     br_batch_unref(b);
     BR_TRY(status);
@@ -334,6 +348,7 @@ br_status br_copying_next(br_copying *c, br_batch **out, br_error *err) {
     br_status status = write_all(c, err);
     finish(c);
     if (status != BR_OK) return status;
+    c->over = true;
     atomic_store(&c->rows_written, br_sink_list_rows(&c->list));
   }
   return br_sink_list_next(&c->list, c->session->db, c->text.partitioned, out, err);
@@ -343,6 +358,8 @@ void br_copying_cancel(br_copying *c) {
   atomic_store(&c->cancelled, true);
   if (atomic_load(&c->writing)) br_session_cancel(c->session->db);
 }
+
+bool br_copying_over(const br_copying *c) { return c->over; }
 
 uint64_t br_copying_rows(const br_copying *c) { return atomic_load(&c->rows_written); }
 

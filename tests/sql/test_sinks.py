@@ -226,6 +226,20 @@ def test_joins_and_groups(workers, query, tmp_path):
     assert duckdb.sql(f"SELECT * FROM '{tmp_path}/o/*.parquet' ORDER BY k").fetchall() == duckdb.sql(f"{q} ORDER BY k").fetchall()
 
 
+@pytest.mark.parametrize("mode", ["staged", "eager"])
+@pytest.mark.parametrize("options", ["PER_THREAD_OUTPUT", "PARTITION_BY k"])
+def test_tasks_in_passes(query, tmp_path, mode, options):
+    """A task that runs in passes has the files of each."""
+    q = f"SELECT id, any_value(k) AS k, max(d) AS d FROM ({query}) GROUP BY id"
+    settings = {"task_passes": 3, "partitions": 4, "two_step_aggregate": "false"}
+    with brantlib.Session(workers=2, distribute="always", mode=mode, settings=settings) as s:
+        listed = copy(s, q, tmp_path / "o", f"FORMAT parquet, {options}")
+    assert len(listed) >= 12 and sum(f["rows"] for f in listed) == ROWS
+    check_list(listed, tmp_path / "o", "parquet")
+    back = f"SELECT id, k::INTEGER AS k, d FROM read_parquet('{tmp_path}/o/**/*.parquet', hive_partitioning=true)"
+    assert duckdb.sql(f"{back} ORDER BY id").fetchall() == duckdb.sql(f"SELECT id, k, d FROM ({query}) ORDER BY id").fetchall()
+
+
 # ---- existing targets
 
 
