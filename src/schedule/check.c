@@ -29,68 +29,82 @@ static bool bad(report *r, const char *fmt, ...) {
 #define MUST(r, cond, ...) ((cond) ? (void)0 : (void)bad((r), __VA_ARGS__))
 
 /* ---- one task */
+/* Its name is only made when something is wrong: the simulation looks at millions of tasks. */
+typedef struct who {
+  const sched_query *q;
+  const sched_stage *st;
+  const sched_task *t;
+  char text[80];
+} who;
+
+static const char *text(who *w) {
+  snprintf(w->text, sizeof w->text, "query %llu stage %u task %u", (unsigned long long)w->q->id,
+           (uint32_t)(w->st - w->q->stages), (uint32_t)(w->t - w->st->tasks));
+  return w->text;
+}
+
 static void check_twin(report *r, const br_sched *s, const sched_query *q, const sched_stage *st, const sched_task *t,
-                       const char *name) {
+                       who *name) {
   const sched_twin *twin = br_sched_twin_find(s, q, st, t);
-  MUST(r, t->twin == (twin != NULL) && (t->now != 0 || !t->twin), "%s has a second attempt, or not", name);
+  MUST(r, t->twin == (twin != NULL) && (t->now != 0 || !t->twin), "%s has a second attempt, or not", text(name));
   if (r->bad || twin == NULL) return;
   br_attempt_id id = br_sched_attempt(q, st, t, twin->attempt);
   sched_slot *slot = br_sched_slot_find(&s->workers[twin->worker], &id);
-  MUST(r, slot && !slot->cancelling, "%s: its second attempt has no slot", name);
-  MUST(r, twin->worker != t->running_on && twin->attempt != t->now, "%s: its second attempt is its first", name);
-  MUST(r, !q->eager || !t->bound, "%s is bound and has a second attempt", name);
+  MUST(r, slot && !slot->cancelling, "%s: its second attempt has no slot", text(name));
+  MUST(r, twin->worker != t->running_on && twin->attempt != t->now, "%s: its second attempt is its first", text(name));
+  MUST(r, !q->eager || !t->bound, "%s is bound and has a second attempt", text(name));
 }
 
 static void check_flight(report *r, const br_sched *s, const sched_query *q, const sched_stage *st, const sched_task *t,
-                         const char *name) {
+                         who *name) {
   bool flies = t->now != 0;
   bool flying_state = t->state == BR_TASK_ASSIGNED || t->state == BR_TASK_RUNNING;
-  MUST(r, flies == flying_state && flies == (t->running_on != BR_SCHED_NONE), "%s is in state %u, running_on %u", name,
-       t->state, t->running_on);
+  MUST(r, flies == flying_state && flies == (t->running_on != BR_SCHED_NONE), "%s is in state %u, running_on %u",
+       text(name), t->state, t->running_on);
   if (!flies) return;
   br_attempt_id id = br_sched_attempt(q, st, t, t->now);
-  MUST(r, t->will, "%s runs, but nobody needs it", name);
-  MUST(r, !t->held, "%s runs and waits", name);
+  MUST(r, t->will, "%s runs, but nobody needs it", text(name));
+  MUST(r, !t->held, "%s runs and waits", text(name));
   MUST(r, t->running_on < s->n_workers && s->workers[t->running_on].state == SCHED_LIVE, "%s runs on a lost worker",
-       name);
+       text(name));
   if (r->bad) return;
   sched_slot *slot = br_sched_slot_find(&s->workers[t->running_on], &id);
-  MUST(r, slot && !slot->cancelling, "%s runs without a slot", name);
+  MUST(r, slot && !slot->cancelling, "%s runs without a slot", text(name));
 }
 
-static void check_output(report *r, const br_sched *s, const sched_stage *st, const sched_task *t, const char *name) {
+static void check_output(report *r, const br_sched *s, const sched_stage *st, const sched_task *t, who *name) {
   if (!t->alive) return;
-  MUST(r, t->made_by != 0 && t->made_by <= t->attempt, "%s is alive, made by attempt %u", name, t->made_by);
+  MUST(r, t->made_by != 0 && t->made_by <= t->attempt, "%s is alive, made by attempt %u", text(name), t->made_by);
   MUST(r, t->output_at < s->n_workers && (st->outlives || s->workers[t->output_at].state == SCHED_LIVE),
-       "%s is alive on a lost worker", name);
-  MUST(r, t->since <= st->version + 1, "%s is in table %u, the stage has %u", name, t->since, st->version);
-  MUST(r, !t->will, "%s is alive and to be made", name);
+       "%s is alive on a lost worker", text(name));
+  MUST(r, t->since <= st->version + 1, "%s is in table %u, the stage has %u", text(name), t->since, st->version);
+  MUST(r, !t->will, "%s is alive and to be made", text(name));
 }
 
-static void check_list(report *r, const sched_stage *st, const sched_task *t, const char *name) {
+static void check_list(report *r, const sched_stage *st, const sched_task *t, who *name) {
   bool listed = t->list != BR_SCHED_NONE;
-  MUST(r, listed == (t->state == BR_TASK_READY), "%s is in state %u and %s", name, t->state,
+  MUST(r, listed == (t->state == BR_TASK_READY), "%s is in state %u and %s", text(name), t->state,
        listed ? "listed" : "not listed");
   MUST(r, listed == (t->will && st->open && !t->held && t->now == 0),
-       "%s is %s (needed %d, open %d, held %d, running on %u)", name, listed ? "listed" : "not listed", t->will,
+       "%s is %s (needed %d, open %d, held %d, running on %u)", text(name), listed ? "listed" : "not listed", t->will,
        st->open, t->held, t->running_on);
 }
 
 /* An indeterminate input: whoever read it must have read what is there now, or what comes. */
-static void check_reads(report *r, const sched_query *q, const sched_stage *st, const sched_task *t, const char *name) {
+static void check_reads(report *r, const sched_query *q, const sched_stage *st, const sched_task *t, who *name) {
   uint32_t me = (uint32_t)(t - st->tasks);
   if (!t->alive && t->now == 0) return;
   for (size_t k = 0; k < st->n_inputs; k++) {
     const br_sched_input *in = &st->inputs[k];
     const sched_stage *p = &q->stages[in->stage];
     uint32_t version = st->reads[(size_t)me * st->n_inputs + k];
-    MUST(r, version >= 1 && version <= p->version, "%s read table %u of stage %u, which has %u", name, version,
+    MUST(r, version >= 1 && version <= p->version, "%s read table %u of stage %u, which has %u", text(name), version,
          in->stage, p->version);
     for (uint32_t i = 0; i < p->n_tasks && p->indeterminate; i++) {
       if (in->kind == BR_READ_FORWARD && (uint64_t)in->first + i != me) continue;
       MUST(r, !br_sched_named(q, &p->tasks[i]) || p->tasks[i].since <= version,
-           "%s read table %u of stage %u, but its indeterminate task %u is made again for table %u", name, version,
-           in->stage, i, p->tasks[i].since);
+           "%s read table %u of stage %u, but its indeterminate task %u is made again for table %u", text(name),
+           version, in->stage, i, p->tasks[i].since);
     }
   }
 }
@@ -111,23 +125,21 @@ static void check_bound(report *r, const sched_query *q) {
 }
 
 static void check_task(report *r, const br_sched *s, const sched_query *q, const sched_stage *st, const sched_task *t) {
-  char name[80];
-  snprintf(name, sizeof name, "query %llu stage %u task %u", (unsigned long long)q->id, (uint32_t)(st - q->stages),
-           (uint32_t)(t - st->tasks));
+  who me = {.q = q, .st = st, .t = t}, *name = &me;
   check_flight(r, s, q, st, t, name);
   check_twin(r, s, q, st, t, name);
   check_output(r, s, st, t, name);
   check_list(r, st, t, name);
   check_reads(r, q, st, t, name);
-  MUST(r, t->state != BR_TASK_COMMITTED || t->made_by, "%s is committed, but never was", name);
-  MUST(r, (t->state == BR_TASK_COMMITTED) == (!t->will && t->made_by), "%s is in state %u, needed %d, made by %u", name,
-       t->state, t->will, t->made_by);
-  MUST(r, !t->voided, "%s was left voided", name);
+  MUST(r, t->state != BR_TASK_COMMITTED || t->made_by, "%s is committed, but never was", text(name));
+  MUST(r, (t->state == BR_TASK_COMMITTED) == (!t->will && t->made_by), "%s is in state %u, needed %d, made by %u",
+       text(name), t->state, t->will, t->made_by);
+  MUST(r, !t->voided, "%s was left voided", text(name));
   MUST(r,
        t->charged < s->o.max_attempts && t->deaths < s->o.killer_executors * BR_SCHED_DEATH &&
            t->fetches < BR_SCHED_TASK_FETCHES,
-       "%s failed too often: %u charged, %u executors, %u fetches", name, t->charged, t->deaths, t->fetches);
-  MUST(r, !t->read || st->result, "%s is read, but no result", name);
+       "%s failed too often: %u charged, %u executors, %u fetches", text(name), t->charged, t->deaths, t->fetches);
+  MUST(r, !t->read || st->result, "%s is read, but no result", text(name));
 }
 
 /* ---- needs, from the definition: by recursion over tasks, not by the plan's passes */
