@@ -76,7 +76,7 @@ struct br_output {
   uint32_t generation;
   size_t told; /* of chunks */
   bool fd_told, told_all;
-  uint64_t untold_bytes, told_ms;
+  uint64_t untold_bytes, told_ms, run_ms; /* run_ms: of the first chunk of the run that is filled */
 };
 
 static void list_add(chunk_list *l, const br_chunk *c) {
@@ -250,12 +250,14 @@ static br_status add_to_run(br_output *w, br_chunk *c, const struct iovec *iov, 
       status = err->code;
       goto done;
     }
-    if (w->filling.data.len == 0 || w->filling.data.len + bytes <= w->run_limit_bytes) break;
+    bool old = w->publisher.publish != NULL && br_now_ms() - w->run_ms >= BR_OUTPUT_FOLLOWED_RUN_MS;
+    if (w->filling.data.len == 0 || (w->filling.data.len + bytes <= w->run_limit_bytes && !(old && !w->writing))) break;
     if (w->writing)
       pthread_cond_wait(&w->written, &w->lock); /* bounded by the disk: its writer ends with success or an error */
     else
       BR_TRY_GOTO(write_run(w, err));
   }
+  if (w->filling.data.len == 0) w->run_ms = br_now_ms();
   c->offset = w->filling.data.len;
   for (int i = 0; i < n_iov; i++)
     if (iov[i].iov_len > 0) br_buf_add(&w->filling.data, iov[i].iov_base, iov[i].iov_len);

@@ -12,6 +12,7 @@
 /* A chunk is told to followers at once if it's the first, else when so much has come or so long has passed. */
 #define BR_OUTPUT_PUBLISH_BYTES (1u << 20)
 #define BR_OUTPUT_PUBLISH_MS 20u
+#define BR_OUTPUT_FOLLOWED_RUN_MS 200u /* on disk: a run that is so old is written with the next chunk, full or not */
 #define BR_OUTPUT_PUBLISH_CHUNKS 8192u /* in one call at most */
 
 typedef struct br_output br_output;
