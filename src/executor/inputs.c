@@ -23,7 +23,9 @@ static const Brant__Pb__ResolvedInput *resolved(const Brant__Pb__ExecTask *t, ui
 static br_status cannot_open(const br_attempt_id *id, br_error *err) {
   br_error cause = *err;
   int e = cause.sys_errno;
-  if (cause.code != BR_CORRUPT && (cause.code != BR_IO || e == EMFILE || e == ENFILE || e == ENOMEM)) return cause.code;
+  if (cause.code != BR_CORRUPT && cause.code != BR_NOT_FOUND &&
+      (cause.code != BR_IO || e == EMFILE || e == ENFILE || e == ENOMEM))
+    return cause.code;
   br_fail(err, BR_FETCH, BR_BLAME_FETCH, "cannot read the output of task %u of stage %u on this node: %s", id->task,
           id->stage, cause.message);
   err->has_lost = true;

@@ -76,8 +76,8 @@ br_status br_outputs_get(br_outputs *o, const br_attempt_id *id, br_mapfile **ou
   pthread_mutex_lock(&o->lock);
   entry *e = br_smap_get(o->by_attempt, key);
   if (!e || (!e->file && e->fd < 0)) {
-    status =
-        br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "the worker did not pass map output %s to this executor", key);
+    /* It was there when the task was sent, and went meanwhile: dropped, or let go for others. */
+    status = br_fail(err, BR_NOT_FOUND, BR_BLAME_FETCH, "this executor has map output %s not any more", key);
   } else {
     status = open_entry(e, err);
     if (status == BR_OK) *out = br_mapfile_ref(e->file);

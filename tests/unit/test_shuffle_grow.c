@@ -568,6 +568,30 @@ static void an_attempt_that_dies_fails_its_readers(void **unused) {
   }
 }
 
+/* A bit that changes on the disk before it is read: the output is lost, and no wrong row comes. */
+static void damage_while_written_is_found(void **unused) {
+  (void)unused;
+  node *n = node_new(1, 1);
+  producer x;
+  consumer c;
+  producer_open(&x, n, 0, 0, false);
+  produce(&x, 0, 2 * ROWS, 2);
+  wait_for(n->adds > 0);
+  char *path = br_asprintf("%s/t0.a0.map", n->dir);
+  int fd = open(path, O_RDWR | O_CLOEXEC);
+  unsigned char byte;
+  assert_true(fd >= 0 && pread(fd, &byte, 1, 5000) == 1);
+  byte ^= 4;
+  assert_int_equal(pwrite(fd, &byte, 1, 5000), 1);
+  close(fd);
+  free(path);
+  consumer_start(&c, n, RANGE(0, 1, 0, 1), 2 * ROWS);
+  consumer_end_lost(&c, 0);
+  seen_free(&c.seen);
+  die(&x);
+  node_free(n);
+}
+
 static void in_order(void **unused) {
   (void)unused;
   for (uint32_t partitions = 1; partitions <= 2; partitions++) {
@@ -750,6 +774,7 @@ int main(void) {
       cmocka_unit_test(many_readers),
       cmocka_unit_test(readers_follow_to_disk),
       cmocka_unit_test(an_attempt_that_dies_fails_its_readers),
+      cmocka_unit_test(damage_while_written_is_found),
       cmocka_unit_test(in_order),
       cmocka_unit_test(empty_outputs_end),
       cmocka_unit_test(cancelled_readers_leave),
