@@ -80,6 +80,14 @@ static br_status files_writer_open(const br_writer_options *o, br_writer **out, 
 static br_status files_reader_open(const br_reader_options *o, br_reader **out, br_error *err) {
   if (o->shared_dir == NULL || o->n_local > 0 || o->n_remote > 0)
     return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "a reader of shared files with other sources");
+  /* One file a map: with fewer the answer would be silently short. */
+  if (o->map_first > o->map_last || o->n_file != o->map_last - o->map_first)
+    return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "a reader of maps %u to %u with %zu shared files", o->map_first,
+                   o->map_last, o->n_file);
+  for (size_t i = 0; i < o->n_file; i++)
+    if (o->file[i].map < o->map_first || o->file[i].map >= o->map_last)
+      return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "a reader of maps %u to %u with a file of map %u",
+                     o->map_first, o->map_last, o->file[i].map);
   return br_reader_open(o, out, err);
 }
 

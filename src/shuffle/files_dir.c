@@ -8,6 +8,8 @@
  * once, and nobody finds half a directory. A dead owner's directory is removed by the next session: dead on this machine is seen by
  * pid and lock; on another by its owner file, which nobody has touched for STALE_S by the file system's own clock.
  *
+ * Dropping a stage in the moment when its tasks run again may take new files along: they count as lost, and are made once more.
+ *
  * Threads: any; they block for the file system: not on a loop. Bounds: removing tries REMOVE_TRIES times.
  */
 #include "shuffle/files.h"

@@ -78,11 +78,9 @@ static int by_map(const void *x, const void *y) {
 
 br_files *br_files_new(const br_reader_options *o) {
   br_files *f = br_calloc(1, sizeof *f);
-  uint32_t last = o->map_last > 0 ? o->map_last : UINT32_MAX;
   f->dir = br_strdup(o->shared_dir);
   f->sources = br_calloc(o->n_file + 1, sizeof *f->sources);
-  for (size_t i = 0; i < o->n_file; i++)
-    if (o->file[i].map >= o->map_first && o->file[i].map < last) f->sources[f->n++] = o->file[i];
+  for (size_t i = 0; i < o->n_file; i++) f->sources[f->n++] = o->file[i];
   qsort(f->sources, f->n, sizeof *f->sources, by_map);
   if (!o->ordered && f->n > 0) f->start = o->first % f->n;
   f->buffer_bytes = o->buffer_bytes > 0 ? o->buffer_bytes : BUFFER_BYTES_DEFAULT;

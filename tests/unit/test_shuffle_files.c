@@ -267,6 +267,8 @@ static void a_map_range_reads_those_alone(void **state) {
   br_reader_options o = reader_options(&f, 0, PARTITIONS);
   o.map_first = 1;
   o.map_last = 3;
+  o.file = f.file + 1;
+  o.n_file = 2;
   seen_rows seen = seen_new(ROWS_A_MAP, 3 * ROWS_A_MAP);
   reading x = {.seen = &seen, .last = PARTITIONS};
   br_error err = {0};
@@ -287,7 +289,7 @@ static void nothing_to_read_is_the_end(void **state) {
   f.file[0].attempt = 7;
   for (int n = 0; n < 2; n++) {
     br_reader_options o = reader_options(&f, 0, PARTITIONS);
-    o.n_file = (size_t)n; /* none at all; one without rows */
+    o.n_file = o.map_last = (uint32_t)n; /* none at all; one without rows */
     br_reader *r = NULL;
     br_batch *b = NULL;
     br_error err = {0};
@@ -296,6 +298,20 @@ static void nothing_to_read_is_the_end(void **state) {
     assert_null(b);
     br_reader_free(r);
   }
+  fixture_free(&f);
+}
+
+static void too_few_files_are_refused(void **state) {
+  (void)state;
+  fixture f = fixture_new(PARTITIONS);
+  br_reader_options o = reader_options(&f, 0, PARTITIONS);
+  br_reader *r = NULL;
+  br_error err = {0};
+  o.n_file = MAPS - 1;
+  assert_int_equal(br_files_backend.reader_open(&o, &r, &err), BR_INTERNAL);
+  o.n_file = MAPS;
+  f.file[1].map = MAPS;
+  assert_int_equal(br_files_backend.reader_open(&o, &r, &err), BR_INTERNAL);
   fixture_free(&f);
 }
 
@@ -549,13 +565,21 @@ static void the_table_says_what_it_is(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_output_appears_at_its_commit),  cmocka_unit_test(an_output_without_commit_leaves_nothing),
-      cmocka_unit_test(a_missing_directory_is_not_made),  cmocka_unit_test(every_row_comes_once),
-      cmocka_unit_test(ordered_reading_keeps_the_order),  cmocka_unit_test(a_map_range_reads_those_alone),
-      cmocka_unit_test(nothing_to_read_is_the_end),       cmocka_unit_test(cancel_ends_reading),
-      cmocka_unit_test(damage_names_the_output),          cmocka_unit_test(a_query_that_ended_blames_no_output),
-      cmocka_unit_test(sessions_never_share_a_directory), cmocka_unit_test(parts_are_dropped_alone),
-      cmocka_unit_test(what_the_dead_left_is_removed),    cmocka_unit_test(what_cannot_be_written_is_refused),
+      cmocka_unit_test(an_output_appears_at_its_commit),
+      cmocka_unit_test(an_output_without_commit_leaves_nothing),
+      cmocka_unit_test(a_missing_directory_is_not_made),
+      cmocka_unit_test(every_row_comes_once),
+      cmocka_unit_test(ordered_reading_keeps_the_order),
+      cmocka_unit_test(a_map_range_reads_those_alone),
+      cmocka_unit_test(nothing_to_read_is_the_end),
+      cmocka_unit_test(too_few_files_are_refused),
+      cmocka_unit_test(cancel_ends_reading),
+      cmocka_unit_test(damage_names_the_output),
+      cmocka_unit_test(a_query_that_ended_blames_no_output),
+      cmocka_unit_test(sessions_never_share_a_directory),
+      cmocka_unit_test(parts_are_dropped_alone),
+      cmocka_unit_test(what_the_dead_left_is_removed),
+      cmocka_unit_test(what_cannot_be_written_is_refused),
       cmocka_unit_test(the_table_says_what_it_is),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
