@@ -147,7 +147,9 @@ static void executor_lost(br_driver *d, const br_worker *w, const Brant__Pb__Exe
     q->executors_lost++;
     pthread_mutex_unlock(&q->lock);
   }
-  br_log(BR_LOG_WARN, "worker %u lost an executor (pid %d, %zu tasks): %s", w->id, x->pid, x->n_running, why.message);
+  /* Without tasks: mostly one that did not stop a cancelled task in time. */
+  br_log(x->n_running > 0 ? BR_LOG_WARN : BR_LOG_INFO, "worker %u lost an executor (pid %d, %zu tasks): %s", w->id,
+         x->pid, x->n_running, why.message);
   br_events_emit(d->events, "executor_lost", "{s:I, s:I, s:I, s:s, s:s}", "worker", (json_int_t)w->id, "pid",
                  (json_int_t)x->pid, "tasks", (json_int_t)x->n_running, "code", br_code_name(why.code), "message",
                  why.message);

@@ -9,13 +9,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <ifaddrs.h>
 #include <limits.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -38,11 +43,57 @@ struct br_local_workers {
   br_error why;           /* how the last one ended */
 };
 
+static char *numeric(const struct sockaddr *a, socklen_t n) {
+  char text[NI_MAXHOST] = "";
+  if (getnameinfo(a, n, text, sizeof text, NULL, 0, NI_NUMERICHOST) != 0) return NULL;
+  return br_strdup(text);
+}
+
+/* The address that the default route leaves by: a UDP socket that is connected (to an address for documentation) and sends nothing. */
+static char *default_route_address(bool v6) {
+  struct sockaddr_storage own;
+  socklen_t n = sizeof own;
+  struct addrinfo hints = {.ai_socktype = SOCK_DGRAM, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV}, *to = NULL;
+  char *text = NULL;
+  if (getaddrinfo(v6 ? "2001:db8::1" : "192.0.2.1", "9", &hints, &to) != 0) return NULL;
+  int fd = socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd >= 0 && connect(fd, to->ai_addr, to->ai_addrlen) == 0 && getsockname(fd, (struct sockaddr *)&own, &n) == 0)
+    text = numeric((struct sockaddr *)&own, n);
+  if (fd >= 0) close(fd);
+  freeaddrinfo(to);
+  return text;
+}
+
+static char *interface_address(bool v6) {
+  struct ifaddrs *list = NULL;
+  char *text = NULL;
+  if (getifaddrs(&list) != 0) return NULL;
+  for (struct ifaddrs *i = list; i != NULL && text == NULL; i = i->ifa_next)
+    if (i->ifa_addr != NULL && (i->ifa_flags & IFF_UP) != 0 && (i->ifa_flags & IFF_LOOPBACK) == 0 &&
+        i->ifa_addr->sa_family == (v6 ? AF_INET6 : AF_INET))
+      text = numeric(i->ifa_addr, v6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
+  freeifaddrs(list);
+  return text;
+}
+
+/* Who listens on all addresses is joined by its own children over loopback; workers of other hosts reach those at one address that
+ * this host has: of the default route, else of an interface. */
+static void name_hosts(br_local_workers *w, const char *listen, int port) {
+  bool v6 = strchr(listen, ':') != NULL;
+  const char *join = listen;
+  if (strcmp(listen, "0.0.0.0") == 0 || strcmp(listen, "::") == 0) {
+    join = v6 ? "::1" : "127.0.0.1";
+    w->host = default_route_address(v6);
+    if (w->host == NULL) w->host = interface_address(v6);
+  }
+  if (w->host == NULL) w->host = br_strdup(join);
+  w->join = br_asprintf(v6 ? "[%s]:%d" : "%s:%d", join, port);
+}
+
 br_local_workers *br_local_workers_new(const br_local_workers_options *o) {
   br_local_workers *w = br_calloc(1, sizeof *w);
   w->o = *o;
-  w->host = br_strdup(o->join_host);
-  w->join = br_asprintf(strchr(o->join_host, ':') ? "[%s]:%d" : "%s:%d", o->join_host, o->join_port);
+  name_hosts(w, o->join_host, o->join_port);
   w->secret = br_strdup(o->secret);
   w->temp_dir = br_strdup(o->temp_dir);
   w->pids = br_calloc(o->count, sizeof *w->pids);

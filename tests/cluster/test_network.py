@@ -230,6 +230,22 @@ def test_query_over_a_network(box, network, small, right):
     box.assert_clean()
 
 
+def test_coordinator_listens_to_all_addresses(box, network, small, right):
+    """Its own worker is known to the other host by an address that leads to it."""
+    c = coordinator(box, "0.0.0.0:7077", 1, LONG.format(small), workers=1, prefix=network.inside("c"), events=True,
+                    options=["--set", "two_step_aggregate=false", "--set", "partitions=4", "--stats"])
+    w = worker(box, "10.77.0.1:7077", "--host-id", "a", prefix=network.inside("a"))
+    c.end()
+    assert c.code == 0, c.text()
+    con = duckdb.connect(config={"threads": 2})
+    assert rows(c.out) == [tuple(str(v) for v in r) for r in con.execute(LONG.format(small)).fetchall()]
+    assert {e["uri"].rsplit(":", 1)[0] for e in c.events.of("worker_joined")} == {"tcp://10.77.0.1", "tcp://10.77.0.2"}
+    assert {e["worker"] for e in c.events.of("task_done")} == {1, 2} and not c.events.of("task_failed")
+    assert "(0 B over sockets)" not in c.text(), c.text()
+    assert w.end(10).code == 0, w.text()
+    box.assert_clean()
+
+
 @pytest.mark.parametrize("how, stage", [("down", 0), ("cut", 1)])
 def test_link_is_cut_in_the_middle(box, network, big, right, how, stage):
     """Worker b vanishes without a word: it's given up after worker_silent_ms, the other one makes what it had; b itself ends too."""

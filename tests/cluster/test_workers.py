@@ -154,6 +154,20 @@ def test_second_signal(box, small, right):
     box.assert_clean()
 
 
+def test_drain_of_a_local_worker(box, small, right):
+    """Also one that a session started itself: it is drained, and replaced."""
+    with Live(box, workers=2, memory=256 * MIB, mode="staged", settings=SETTINGS) as live:
+        q = live.session.submit(QUERY.format(small))
+        victim = live.wait("task_started")["worker"]
+        pid = live.worker_pid(victim)
+        os.kill(pid, signal.SIGTERM)
+        live.wait("worker_draining", worker=victim)
+        assert finish(q) == right
+        live.wait("worker_joined", worker=3, seconds=20)
+        assert not alive(pid) and not live.of("task_failed") and not twice(live.all)
+    box.assert_clean()
+
+
 # ---- joining
 
 
