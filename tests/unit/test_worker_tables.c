@@ -92,6 +92,56 @@ static void add_peer(br_tables *t, uint32_t worker, uint32_t incarnation, const 
   br_tables_peer(t, &p, "here");
 }
 
+/* Map 0 is committed here, 1 is being written here, 2 is being written on worker 2. In version 2 they all have committed. */
+static void growing_outputs_resolve(void **state) {
+  (void)state;
+  char dir[] = "/tmp/brant-test-XXXXXX";
+  assert_non_null(mkdtemp(dir));
+  br_node n = {.worker = 1, .incarnation = 4, .tables = br_tables_new(), .uri = "tcp://me:1", .unix_path = "/run/1"};
+  br_store_options so = {.dir = dir, .memory_bytes = 1 << 20};
+  br_error err = {0};
+  assert_int_equal(br_store_new(&so, &n.store, &err), BR_OK);
+  add_peer(n.tables, 2, 1, "here");
+  for (uint32_t version = 1; version <= 2; version++) {
+    Brant__Pb__OutputTable m = BRANT__PB__OUTPUT_TABLE__INIT;
+    Brant__Pb__OutputEntry e[3], *refs[3];
+    for (uint32_t i = 0; i < 3; i++) {
+      brant__pb__output_entry__init(&e[i]);
+      e[i].map = i, e[i].worker = i == 2 ? 2 : 1, e[i].incarnation = i == 2 ? 1 : 4;
+      e[i].growing = version == 1 && i > 0;
+      refs[i] = &e[i];
+    }
+    m.query = m.stage = 1, m.version = version, m.partitions = 4, m.maps = 3;
+    m.n_entries = 3, m.entries = refs;
+    br_tables_put(n.tables, &m);
+  }
+  for (uint32_t version = 1; version <= 2; version++) {
+    Brant__Pb__PartitionRef ref = BRANT__PB__PARTITION_REF__INIT;
+    ref.query = ref.stage = 1, ref.table_version = version, ref.last = 4, ref.map_last = 3;
+    Brant__Pb__TaskInput in = BRANT__PB__TASK_INPUT__INIT;
+    in.ref = &ref;
+    Brant__Pb__ResolvedInput r;
+    assert_int_equal(br_tables_resolve(&n, &in, &r, &err), BR_OK);
+    assert_int_equal(r.n_local, version == 1 ? 0 : 2);
+    assert_int_equal(r.n_remote, version == 1 ? 2 : 1);
+    if (version == 1) { /* both own ones by one source */
+      assert_int_equal(r.remote[0]->worker, 1);
+      assert_int_equal(r.remote[0]->incarnation, 4);
+      assert_int_equal(r.remote[0]->outputs, 2);
+      assert_string_equal(r.remote[0]->unix_path, "/run/1");
+      assert_string_equal(r.remote[0]->uri, "tcp://me:1");
+      assert_int_equal(r.remote[1]->outputs, 1);
+    }
+    br_resolved_free(&r);
+    ref.map_last = 1; /* those that read no growing one of this worker map the file */
+    assert_int_equal(br_tables_resolve(&n, &in, &r, &err), BR_OK);
+    assert_int_equal(r.n_local, 1);
+    br_resolved_free(&r);
+  }
+  br_store_free(n.store);
+  br_tables_free(n.tables);
+}
+
 static void inputs_resolve(void **state) {
   (void)state;
   br_node n = {.worker = 1, .incarnation = 4, .tables = br_tables_new()};
@@ -267,6 +317,7 @@ int main(void) {
       cmocka_unit_test(versions_stay_as_they_were),
       cmocka_unit_test(hundreds_of_versions),
       cmocka_unit_test(inputs_resolve),
+      cmocka_unit_test(growing_outputs_resolve),
       cmocka_unit_test(shared_files_resolve),
       cmocka_unit_test(what_cannot_be_resolved),
       cmocka_unit_test(only_the_dead_are_removed),
