@@ -222,8 +222,8 @@ def test_many_queries_in_one_session_leave_nothing_behind(box, small):
         assert after[0] == fds and after[1] == threads, (fds, threads, after)
         assert sanitized() or after[2] - rss < 12 << 20, f"{(after[2] - rss) >> 10} KiB more after 100 queries"
         for pid, n in workers.items():
-            now = len(os.listdir(f"/proc/{pid}/fd"))
-            assert now <= n + 2, f"process {pid} has {now} descriptors after {n}"
+            # the last query's outputs go a little after its last row was read
+            wait_for(lambda: len(os.listdir(f"/proc/{pid}/fd")) <= n + 2, 10, f"process {pid} with {n} descriptors again")
         wait_for(lambda: not list(box.temp.glob("*/shuffle/*")), 5, "no files of queries that are over")
     box.assert_clean()
 
