@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Preloaded into workers and executors by test_data_faults.py: shuffle files (*.map, *.map.part) on a disk that is slow or broken. What
- * happens is read from the file SLOW_DISK_CONTROL names, at each call: "<ms> <errno of reads> <errno of writes>"; nothing without it. */
+ * happens is read from the file SLOW_DISK_CONTROL names, at each call: "<ms> <errno of reads> <errno of writes> [part of the path]"; nothing
+ * without it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -12,10 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
-static int is_shuffle_file(int fd) {
-  char link[64], path[4096];
+static int path_of(int fd, char path[4096]) {
+  char link[64];
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  ssize_t n = readlink(link, path, sizeof path - 1);
+  ssize_t n = readlink(link, path, 4095);
   if (n <= 0) return 0;
   path[n] = 0;
   return strstr(path, ".map") != NULL && strstr(path, "/t") != NULL;
@@ -26,12 +27,13 @@ static int suffer(int fd, int writes) {
   const char *control = getenv("SLOW_DISK_CONTROL");
   long ms = 0;
   int reads_error = 0, writes_error = 0;
-  if (control == NULL || !is_shuffle_file(fd)) return 0;
+  char path[4096], where[4096] = "";
+  if (control == NULL || !path_of(fd, path)) return 0;
   FILE *f = fopen(control, "re");
   if (f == NULL) return 0;
-  int n = fscanf(f, "%ld %d %d", &ms, &reads_error, &writes_error);
+  int n = fscanf(f, "%ld %d %d %4095s", &ms, &reads_error, &writes_error, where);
   fclose(f);
-  if (n != 3) return 0;
+  if (n < 3 || strstr(path, where) == NULL) return 0;
   struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
   nanosleep(&t, NULL);
   return writes ? writes_error : reads_error;

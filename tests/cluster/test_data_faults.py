@@ -5,6 +5,7 @@ import errno
 import os
 import pathlib
 import subprocess
+import time
 
 import brantlib
 import compare
@@ -346,12 +347,12 @@ def shim(tmp_path_factory):
 
 @pytest.fixture
 def disk(box, shim, monkeypatch):
-    """disk(ms, reads, writes): how every shuffle file behaves from now on."""
+    """disk(ms, reads, writes, where): how shuffle files with this in their path behave from now on."""
     control = box.dir / "control"
 
-    def set_to(ms=0, reads=0, writes=0):
+    def set_to(ms=0, reads=0, writes=0, where=""):
         new = box.dir / "control.new"
-        new.write_text(f"{ms} {reads} {writes}\n")
+        new.write_text(f"{ms} {reads} {writes} {where}\n")
         new.rename(control)
 
     for k, v in (("LD_PRELOAD", str(shim)), ("SLOW_DISK_CONTROL", str(control))):
@@ -406,4 +407,36 @@ def test_disk_that_cannot_be_written(box, backend, disk, lines, right):
         assert e.value.code == "IO" and "Input/output error" in e.value.message and "cannot write" in e.value.message, e.value
         disk()
         assert finish(live.session.submit(QUERY.format(lines)))[0] == right  # the session goes on
+    assert_clean(box)
+
+
+def test_disk_of_one_worker_that_hangs(box, disk, lines, right):
+    """A worker that waits for its disk is silent: after 10 s it's lost, and what it had is made again elsewhere."""
+    (box.dir / "shared").mkdir()
+    with start(box, "flight", workers=3) as live:
+        q = live.session.submit(QUERY.format(lines))
+        hold_first_reader(live, q)
+        there = committed_files(box, "flight")
+        home = next(part for part in there[max(there)].parts if part.startswith("brant-"))
+        disk(ms=600_000, where=home)
+        got, stats = finish(q)
+        assert got == right
+        assert stats.workers_lost >= 1 or stats.retries >= 1, "the fault cost nothing: it never fired"
+        disk()
+    assert_clean(box)
+
+
+def test_cancel_while_the_disk_hangs(box, backend, disk, lines):
+    """What waits for the disk is killed."""
+    with start(box, backend) as live:
+        q = live.session.submit(QUERY.format(lines))
+        hold_first_reader(live, q)
+        disk(ms=600_000)
+        q.cancel()
+        started = time.monotonic()
+        with pytest.raises(brantlib.BrantError, match="cancelled"):
+            q.table()
+        assert time.monotonic() - started < 1
+        q.free()
+        wait_for(lambda: not list(place(box, backend).rglob("*.map")) or backend == "flight", 3, "the query's files are gone")
     assert_clean(box)
