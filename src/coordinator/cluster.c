@@ -144,6 +144,7 @@ static br_status on_join(br_cluster *c, br_flight_call *call, const void *body, 
   w->unix_path = br_strdup(j->unix_path);
   w->host_id = br_strdup(j->host_id);
   w->join = call;
+  w->heard_ms = br_now_ms();
   c->slots += w->slots;
   br_map_put(c->workers, w->id, w);
   br_map_put(c->by_call, (uint64_t)(uintptr_t)call, w);
@@ -176,6 +177,7 @@ static br_status on_report(br_cluster *c, br_flight_call *call, const void *body
   }
   if (r->seq > w->last_seq) { /* a repeated one is answered, not handled */
     w->last_seq = r->seq;
+    w->heard_ms = br_now_ms();
     take_gauge(w, r->gauge);
     c->h.report(c->h.arg, w, r);
   }
@@ -296,6 +298,15 @@ bool br_cluster_note_draining(br_cluster *c, uint32_t worker) {
   br_worker *w = br_map_get(c->workers, worker);
   if (w == NULL || w->draining) return false;
   return w->draining = true;
+}
+
+size_t br_cluster_silent(const br_cluster *c, uint64_t silent_ms, uint32_t *ids, size_t most) {
+  uint64_t now = br_now_ms();
+  void *v = NULL;
+  size_t n = 0;
+  for (size_t it = 0; n < most && br_map_next(c->workers, &it, NULL, &v);)
+    if (now - ((const br_worker *)v)->heard_ms >= silent_ms) ids[n++] = ((const br_worker *)v)->id;
+  return n;
 }
 
 const char *br_cluster_local_uri(const br_cluster *c, const br_worker *w) {

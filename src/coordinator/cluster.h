@@ -20,6 +20,7 @@ typedef struct br_worker {
   uint64_t pss_peak_bytes, spilled_bytes, served_bytes;
   br_flight_call *join; /* its command stream */
   bool draining;
+  uint64_t heard_ms; /* its last report, or when it joined */
 } br_worker;
 
 typedef struct br_cluster_handlers {
@@ -52,6 +53,8 @@ void br_cluster_expel(br_cluster *c,
                       uint32_t worker); /* declared lost: closes its stream, tells the others; no `lost` call */
 /* It said that it takes no new tasks; false: it had said so before. */
 bool br_cluster_note_draining(br_cluster *c, uint32_t worker);
+/* Workers that have said nothing for so long: at most `most` of them into ids. */
+size_t br_cluster_silent(const br_cluster *c, uint64_t silent_ms, uint32_t *ids, size_t most);
 /* What peers are reached by, from this host: "unix:/path" when it is the same host, else "tcp://host:port". */
 const char *br_cluster_local_uri(const br_cluster *c, const br_worker *w);
 /* Largest PSS seen of one worker; sums over all workers. */

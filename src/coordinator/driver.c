@@ -15,6 +15,7 @@
 #include "coordinator/driver_inside.h"
 
 #define PROBE_MS 5000
+#define SILENT_MS 10000
 #define BEAT_MS 500   /* between looks at the clock */
 #define PAUSE_MS 2000 /* without one: this process was stopped, or its loop thread did not run */
 
@@ -141,6 +142,7 @@ br_status br_driver_new(br_loop *loop, const br_driver_options *o, br_events *ev
   d->queries = br_map_new();
   d->sched = br_sched_new(&o->sched);
   d->probe_ms = o->sched.probe_ms ? o->sched.probe_ms : PROBE_MS;
+  d->silent_ms = o->sched.silent_ms ? o->sched.silent_ms : SILENT_MS;
   d->secret = br_strdup(o->secret);
   d->worker_lost = o->worker_lost;
   d->lost_arg = o->arg;

@@ -271,7 +271,9 @@ static void on_tick(void *arg) {
     return;
   }
   br_event e = {.kind = BR_EV_TICK};
+  br_losses *before = br_losses_of_silent(d);
   br_driver_step(d, &e);
+  br_losses_tell(d, before, "its worker is lost");
 }
 
 static void wake_at(br_driver *d, uint64_t at_ms) {

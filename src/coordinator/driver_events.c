@@ -35,7 +35,7 @@ static void handle_lost(void *arg) {
   }
   br_event e = {.kind = BR_EV_WORKER_LOST, .worker = m->worker, .incarnation = m->incarnation};
   if (!m->expelled) {
-    br_losses *before = br_losses_of_worker(d, m->worker, m->incarnation);
+    br_losses *before = br_losses_of_worker(d, m->worker);
     br_driver_step(d, &e);
     br_losses_tell(d, before, "its worker is lost");
   }
@@ -104,14 +104,6 @@ static void note_again(br_driver *d, const br_attempt_id *id, br_again why) {
   pthread_mutex_unlock(&q->lock);
 }
 
-/* What a failed fetch may cost: the output that it names, or all of a worker. NULL: nothing. */
-static br_losses *fetch_losses(br_driver *d, const br_error *why) {
-  if (why->code != BR_FETCH) return NULL;
-  if (why->has_lost) return br_losses_of_outputs(d, &why->lost, 1);
-  const br_worker *w = br_cluster_find(d->cluster, why->worker);
-  return w != NULL ? br_losses_of_worker(d, w->id, w->incarnation) : NULL;
-}
-
 static void task_failed(br_driver *d, const br_worker *w, const Brant__Pb__TaskFailed *t) {
   br_error why;
   br_error_from_pb(t->error, &why);
@@ -129,7 +121,7 @@ static void task_failed(br_driver *d, const br_worker *w, const Brant__Pb__TaskF
                  (json_int_t)lost->stage, "lost_task", (json_int_t)lost->task, "lost_attempt",
                  (json_int_t)lost->attempt, "lost_worker", (json_int_t)(why.has_lost ? why.lost.worker : 0));
   note_again(d, &e.attempt, why.code == BR_CANCELLED ? BR_AGAIN_CANCELLED : BR_AGAIN_FAILED);
-  br_losses *before = fetch_losses(d, &why);
+  br_losses *before = br_losses_of_fetch(d, &why);
   br_driver_step(d, &e);
   br_losses_tell(d, before, "it could not be read");
 }

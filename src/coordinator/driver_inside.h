@@ -26,7 +26,7 @@ struct br_driver {
   uint64_t looked_ms, paused_ms; /* the clock when it was looked at last; pauses of this process so far */
   bool stepping;
   char *secret;
-  uint32_t probe_ms;
+  uint32_t probe_ms, silent_ms;
   struct br_probe *probes; /* under way */
   void (*worker_lost)(void *arg, int pid);
   void *lost_arg;
@@ -56,7 +56,9 @@ void br_driver_stop_probes(br_driver *d);
 /* driver_losses.c: around a step that may lose outputs. `before` notes what is there, `after` tells what is not any more and how
  * many committed tasks of each stage have to run again. The outputs of a worker, or some by name. */
 typedef struct br_losses br_losses;
-br_losses *br_losses_of_worker(br_driver *d, uint32_t worker, uint32_t incarnation);
+br_losses *br_losses_of_worker(br_driver *d, uint32_t worker);
+br_losses *br_losses_of_silent(br_driver *d); /* of workers that a tick may declare lost; NULL: there are none */
+br_losses *br_losses_of_fetch(br_driver *d, const br_error *err); /* of what could not be read; NULL: it was no fetch */
 br_losses *br_losses_of_outputs(br_driver *d, const br_map_output_id *ids, size_t n);
 void br_losses_tell(br_driver *d, br_losses *before, const char *why); /* frees it */
 

@@ -47,7 +47,10 @@ static bool alive(const br_driver *d, uint64_t query, uint32_t stage, uint32_t t
   return br_sched_output(d->sched, query, stage, task, id, &growing) && !growing;
 }
 
-br_losses *br_losses_of_worker(br_driver *d, uint32_t worker, uint32_t incarnation) {
+#define SILENT_MOST 64 /* of one tick; more are lost all the same, and not told of */
+
+/* All that these workers have. */
+static br_losses *of_workers(br_driver *d, const uint32_t *workers, size_t n) {
   br_losses *l = br_calloc(1, sizeof *l);
   void *v = NULL;
   for (size_t it = 0; br_map_next(d->queries, &it, NULL, &v);) {
@@ -56,12 +59,27 @@ br_losses *br_losses_of_worker(br_driver *d, uint32_t worker, uint32_t incarnati
     for (size_t s = 0; s < q->n_runs; s++)
       for (uint32_t t = 0; t < q->runs[s].n_tasks; t++) {
         br_map_output_id id;
-        if (alive(d, q->id, (uint32_t)s, t, &id) && id.worker == worker && id.incarnation == incarnation)
-          add_output(l, &id);
+        if (!alive(d, q->id, (uint32_t)s, t, &id)) continue;
+        for (size_t w = 0; w < n; w++)
+          if (id.worker == workers[w]) add_output(l, &id);
       }
     if (l->n > before) add_stages(d, l, q);
   }
   return l;
+}
+
+br_losses *br_losses_of_worker(br_driver *d, uint32_t worker) { return of_workers(d, &worker, 1); }
+
+br_losses *br_losses_of_silent(br_driver *d) {
+  uint32_t ids[SILENT_MOST];
+  size_t n = br_cluster_silent(d->cluster, d->silent_ms, ids, SILENT_MOST);
+  return n > 0 ? of_workers(d, ids, n) : NULL;
+}
+
+br_losses *br_losses_of_fetch(br_driver *d, const br_error *err) {
+  if (err->code != BR_FETCH) return NULL;
+  if (err->has_lost) return br_losses_of_outputs(d, &err->lost, 1);
+  return br_losses_of_worker(d, err->worker);
 }
 
 br_losses *br_losses_of_outputs(br_driver *d, const br_map_output_id *ids, size_t n) {

@@ -40,7 +40,7 @@ static void answer(void *arg) {
                  "incarnation", (json_int_t)p->incarnation, "answers", why.code == BR_OK, "message",
                  why.code == BR_OK ? "" : why.message, "ms", (json_int_t)(br_now_ms() - p->start_ms));
   free_probe(p);
-  br_losses *before = why.code != BR_OK ? br_losses_of_worker(d, e.worker, e.incarnation) : NULL;
+  br_losses *before = why.code != BR_OK ? br_losses_of_worker(d, e.worker) : NULL;
   br_driver_step(d, &e);
   br_losses_tell(d, before, "its worker does not answer");
 }
@@ -80,12 +80,13 @@ void br_driver_probe(br_driver *d, uint32_t worker, uint32_t incarnation) {
   p->next = d->probes;
   if (p->next != NULL) p->next->prev = p;
   d->probes = p;
-  br_flight_client_options o = {.bearer = d->secret, .connect_ms = d->probe_ms};
+  uint32_t bound_ms = d->probe_ms - d->probe_ms / 8; /* before the scheduler gives up by itself */
+  br_flight_client_options o = {.bearer = d->secret, .connect_ms = bound_ms};
   if (br_flight_client_new(d->loop, w->uri, &o, &p->client, &p->why) != BR_OK) {
     answer_soon(p);
     return;
   }
-  p->timer = br_timer_start(d->loop, d->probe_ms, 0, on_late, p);
+  p->timer = br_timer_start(d->loop, bound_ms, 0, on_late, p);
   p->stream =
       br_flight_action(p->client, "status", "", 0, (br_flight_sink){.arg = p, .result = on_result, .end = on_end});
 }

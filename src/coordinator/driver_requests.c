@@ -143,7 +143,9 @@ void br_driver_result_read(br_driver *d, const br_attempt_id *attempt) {
 static void handle_fetch_failed(void *arg) {
   request *r = arg;
   br_event e = {.kind = BR_EV_FETCH_FAILED, .query = r->id, .error = &r->error};
+  br_losses *before = br_losses_of_fetch(r->d, &r->error);
   br_driver_step(r->d, &e);
+  br_losses_tell(r->d, before, "it could not be read");
   free(r);
 }
 

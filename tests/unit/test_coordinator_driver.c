@@ -49,6 +49,7 @@ struct fixture {
   pthread_t coord_thread, fake_thread;
   br_events *events;
   br_driver *driver;
+  uint32_t silent_ms;
   br_query *query;
   fake fakes[MAX_FAKES];
   size_t n_fakes;
@@ -348,14 +349,16 @@ static void *loop_main(void *arg) {
 static void start_driver(void *arg) {
   fixture *f = arg;
   br_error err;
-  br_driver_options o = {.host = "127.0.0.1",
-                         .secret = SECRET,
-                         .sched = {.backoff_first_ms = 1, .probe_ms = 300, .straggler_percent = UINT32_MAX}};
+  br_driver_options o = {
+      .host = "127.0.0.1",
+      .secret = SECRET,
+      .sched = {.backoff_first_ms = 1, .probe_ms = 300, .silent_ms = f->silent_ms, .straggler_percent = UINT32_MAX}};
   assert_int_equal(br_driver_new(f->coord_loop, &o, f->events, &f->driver, &err), BR_OK);
 }
 
-static int open_fixture(void **state) {
+static int open_with(void **state, uint32_t silent_ms) {
   fixture *f = br_calloc(1, sizeof *f);
+  f->silent_ms = silent_ms;
   br_error err;
   pthread_mutex_init(&f->lock, NULL);
   pthread_cond_init(&f->changed, NULL);
@@ -370,6 +373,9 @@ static int open_fixture(void **state) {
   *state = f;
   return 0;
 }
+
+static int open_fixture(void **state) { return open_with(state, 0); }
+static int open_impatient(void **state) { return open_with(state, 1000); }
 
 static void end_driver(void *arg) {
   fixture *f = arg;
@@ -525,6 +531,16 @@ static void a_worker_that_refuses_is_lost(void **state) {
   expect_lost(f, cannot_reach(f, false, false));
 }
 
+static void a_worker_that_says_nothing_is_lost(void **state) {
+  fixture *f = *state;
+  fake *w = new_fake(f);
+  br_driver_submit(f->driver, f->query);
+  run_maps(w);
+  assert_int_equal(num(event(f, "worker_lost", 0), "worker"), w->worker);
+  assert_string_equal(str(event(f, "output_lost", 1), "why"), "its worker is lost");
+  assert_int_equal(num(event(f, "outputs_rerun", 0), "tasks"), 2);
+}
+
 static void a_draining_worker_is_released(void **state) {
   fixture *f = *state;
   fake *w = new_fake(f), *other = new_fake(f);
@@ -562,12 +578,14 @@ static void out_of_memory_runs_alone_then_in_passes(void **state) {
 
 int main(void) {
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, open_fixture, close_fixture)
-  const struct CMUnitTest tests[] = {TEST(a_life_without_losses),
-                                     TEST(an_evicted_output_is_made_again),
-                                     TEST(a_worker_that_answers_is_kept),
-                                     TEST(a_worker_that_is_silent_is_lost),
-                                     TEST(a_worker_that_refuses_is_lost),
-                                     TEST(a_draining_worker_is_released),
-                                     TEST(out_of_memory_runs_alone_then_in_passes)};
+  const struct CMUnitTest tests[] = {
+      TEST(a_life_without_losses),
+      TEST(an_evicted_output_is_made_again),
+      TEST(a_worker_that_answers_is_kept),
+      TEST(a_worker_that_is_silent_is_lost),
+      TEST(a_worker_that_refuses_is_lost),
+      TEST(a_draining_worker_is_released),
+      cmocka_unit_test_setup_teardown(a_worker_that_says_nothing_is_lost, open_impatient, close_fixture),
+      TEST(out_of_memory_runs_alone_then_in_passes)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
