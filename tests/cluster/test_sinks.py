@@ -50,7 +50,8 @@ def right(query):
 
 
 def content(target):
-    return duckdb.sql(f"SELECT count(*), sum(hash(l_orderkey, l_linenumber, h, f)) FROM read_parquet('{target}/**/*.parquet', hive_partitioning=true)").fetchone()
+    files = f"read_parquet('{target}/**/*.parquet', hive_partitioning=true)"
+    return duckdb.sql(f"SELECT count(*), sum(hash(l_orderkey, l_linenumber, h, f)) FROM {files}").fetchone()
 
 
 def everything(target):

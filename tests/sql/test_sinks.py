@@ -96,7 +96,8 @@ def test_formats(workers, query, tmp_path, format, options):
 @pytest.mark.parametrize("format", ["parquet", "csv"])
 def test_partitioned(workers, query, tmp_path, format):
     target = tmp_path / "out"
-    listed = copy(workers, f"SELECT *, id % 3 AS u FROM ({query})", target, f"FORMAT {format}, PARTITION_BY (k, u)" if format == "csv" else "FORMAT parquet, PARTITION_BY k")
+    by = "(k, u)" if format == "csv" else "k"
+    listed = copy(workers, f"SELECT *, id % 3 AS u FROM ({query})", target, f"FORMAT {format}, PARTITION_BY {by}")
     check_list(listed, target, format)
     same_rows(query, format, target, listed)
     for f in listed:
@@ -157,7 +158,8 @@ def test_few_rows_make_few_files(workers, query, tmp_path):
 
 
 def test_options_reach_the_writer(workers, query, tmp_path):
-    listed = copy(workers, f"{query} WHERE id < 100", tmp_path / "a", "FORMAT csv, PER_THREAD_OUTPUT, HEADER false, DELIMITER '|', NULLSTR 'nix', FILE_EXTENSION 'txt'")
+    options = "FORMAT csv, PER_THREAD_OUTPUT, HEADER false, DELIMITER '|', NULLSTR 'nix', FILE_EXTENSION 'txt'"
+    listed = copy(workers, f"{query} WHERE id < 100", tmp_path / "a", options)
     assert all(f["file"].endswith(".txt") for f in listed)
     rows = []
     for f in listed:
@@ -289,7 +291,8 @@ def test_bad_targets(workers, query, tmp_path):
         with pytest.raises(brantlib.BrantError) as e:
             copy(workers, query, target, options)
         assert text in e.value.message, e.value
-    for options, text in [("FORMAT csv, PER_THREAD_OUTPUT, FILENAME_PATTERN 'x'", "FILENAME_PATTERN"), ("FORMAT parquet, NO_SUCH_OPTION 3", "(?i)no_such_option"),
+    for options, text in [("FORMAT csv, PER_THREAD_OUTPUT, FILENAME_PATTERN 'x'", "FILENAME_PATTERN"),
+                          ("FORMAT parquet, NO_SUCH_OPTION 3", "(?i)no_such_option"),
                           ("FORMAT json, PARTITION_BY k", "(?i)partition_by"), ("FORMAT parquet, PARTITION_BY nix", "nix")]:
         with pytest.raises(brantlib.BrantError, match=text):
             copy(workers, query, tmp_path / "out", options)
@@ -352,7 +355,8 @@ def test_here_and_there_are_alike(query, tmp_path):
 
 def test_stats_and_command_line(query, tmp_path):
     run = [str(brantlib.BUILD / "brant"), "sql", "--workers", "3", "--distribute", "always"]
-    r = subprocess.run([*run, "--format", "json", "--stats", f"COPY ({query}) TO '{tmp_path}/a' (FORMAT parquet, PARTITION_BY k)"], capture_output=True, text=True, timeout=60)
+    sql = f"COPY ({query}) TO '{tmp_path}/a' (FORMAT parquet, PARTITION_BY k)"
+    r = subprocess.run([*run, "--format", "json", "--stats", sql], capture_output=True, text=True, timeout=60)
     assert r.returncode == 0, r.stderr
     listed = [json.loads(line) for line in r.stdout.splitlines()]
     assert sorted(f["file"] for f in listed) == files_below(tmp_path / "a")
