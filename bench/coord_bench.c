@@ -4,7 +4,7 @@
  * What a wide shuffle costs the coordinator: a real driver with its port, scheduler and query; workers that only say that a task is
  * done, with the statistics of a real one, in a process of their own. Prints the memory that the coordinator's process grew by at
  * its peak, and tasks a second. Fails when a shuffle of 10,000 x 8,000 costs LIMIT_MIB or more.
- * coord_bench [MAPS] [PARTITIONS] [WORKERS] [SLOTS]     default: 10,000 maps, 8,000 partitions, 8 workers, 16 slots
+ * Staged, then eager. coord_bench [MAPS] [PARTITIONS] [WORKERS] [SLOTS]     default: 10,000 maps, 8,000 partitions, 8 workers, 16 slots
  */
 #include <errno.h>
 #include <pthread.h>
@@ -261,7 +261,7 @@ static pid_t spawn_workers(int port, uint32_t workers, uint32_t slots, uint32_t 
   return pid;
 }
 
-static bool run(uint32_t maps, uint32_t partitions, uint32_t workers, uint32_t slots) {
+static bool run(uint32_t maps, uint32_t partitions, uint32_t workers, uint32_t slots, bool eager) {
   start s = {.events = br_events_new()};
   pthread_t thread;
   br_error err;
@@ -281,13 +281,14 @@ static bool run(uint32_t maps, uint32_t partitions, uint32_t workers, uint32_t s
   long before = resident_kib("VmRSS:");
   uint64_t t0 = br_now_us();
   br_query *q = make_query(maps, partitions);
+  q->eager = eager;
   br_driver_submit(s.driver, q);
   read_results(s.driver, q);
   double seconds = (double)(br_now_us() - t0) * 1e-6;
   double mib = (double)(resident_kib("VmHWM:") - before) / 1024;
-  printf("shuffle %u x %u, %u workers x %u slots: %.1f MiB at the peak, %.0f bytes a task, %.0f tasks/s (%.2f s)\n",
-         maps, partitions, workers, slots, mib, mib * 1048576 / (maps + partitions), (maps + partitions) / seconds,
-         seconds);
+  printf("%s shuffle %u x %u, %u workers x %u slots: %.1f MiB at the peak, %.0f bytes a task, %.0f tasks/s (%.2f s)\n",
+         eager ? "eager" : "staged", maps, partitions, workers, slots, mib, mib * 1048576 / (maps + partitions),
+         (maps + partitions) / seconds, seconds);
   br_query_unref(q);
   br_loop_post(s.loop, end_driver, &s);
   pthread_join(thread, NULL);
@@ -305,5 +306,7 @@ static uint32_t number(int argc, char **argv, int i, uint32_t otherwise, uint32_
 int main(int argc, char **argv) {
   if (argc == 6 && strcmp(argv[1], "--workers") == 0) return workers_main(argv);
   uint32_t maps = number(argc, argv, 1, 10000, 1000000), partitions = number(argc, argv, 2, 8000, 65536);
-  return run(maps, partitions, number(argc, argv, 3, 8, MAX_WORKERS), number(argc, argv, 4, 16, 1024)) ? 0 : 1;
+  uint32_t workers = number(argc, argv, 3, 8, MAX_WORKERS), slots = number(argc, argv, 4, 16, 1024);
+  bool staged = run(maps, partitions, workers, slots, false), eager = run(maps, partitions, workers, slots, true);
+  return staged && eager ? 0 : 1;
 }

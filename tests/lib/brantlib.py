@@ -23,7 +23,8 @@ BLAMES = "NONE USER TASK FETCH EXECUTOR WORKER INTERNAL".split()
 class _Options(C.Structure):
     _fields_ = [("size", C.c_size_t), ("workers", C.c_uint32), ("threads", C.c_uint32), ("memory_bytes", C.c_uint64),
                 ("temp_dir", C.c_char_p), ("mode", C.c_int), ("distribute", C.c_int), ("listen_host", C.c_char_p),
-                ("listen_port", C.c_int), ("wait_workers", C.c_uint32), ("external_workers", C.c_uint32), ("secret", C.c_char_p)]
+                ("listen_port", C.c_int), ("wait_workers", C.c_uint32), ("external_workers", C.c_uint32), ("secret", C.c_char_p),
+                ("executors", C.c_uint32)]
 
 
 class _Error(C.Structure):
@@ -38,7 +39,8 @@ class Stats(C.Structure):
                 ("bytes_shuffled", C.c_uint64), ("bytes_fetched", C.c_uint64), ("spilled_bytes", C.c_uint64),
                 ("peak_memory_bytes", C.c_uint64), ("coordinator_memory_bytes", C.c_uint64), ("seconds", C.c_double),
                 ("cpu_seconds", C.c_double), ("distributed", C.c_int), ("retries", C.c_uint64), ("executors_lost", C.c_uint64),
-                ("workers_lost", C.c_uint64), ("text", C.c_char * 128)]
+                ("workers_lost", C.c_uint64), ("text", C.c_char * 128), ("rows_shuffled", C.c_uint64), ("second_attempts", C.c_uint64),
+                ("outputs_lost", C.c_uint64), ("tasks_again", C.c_uint64), ("eager", C.c_int)]
 
 
 class _Stream(C.Structure):
@@ -116,13 +118,13 @@ class Session:
     """brant_session. workers, threads, memory (bytes), distribute = auto|always|never, mode = auto|staged|eager, settings by set()."""
 
     def __init__(self, workers=3, threads=1, memory=0, distribute="always", temp_dir=None, settings=None, listen_port=0,
-                 external_workers=0, secret=None, mode="auto", listen_host=None):
+                 external_workers=0, secret=None, mode="auto", listen_host=None, executors=0):
         self.lib = _load()
         o = _Options(size=C.sizeof(_Options), workers=workers, threads=threads, memory_bytes=memory,
                      temp_dir=str(temp_dir).encode() if temp_dir else None,
                      distribute={"auto": 0, "always": 1, "never": 2}[distribute], listen_port=listen_port,
                      listen_host=listen_host.encode() if listen_host else None, mode={"auto": 0, "staged": 1, "eager": 2}[mode],
-                     external_workers=external_workers, secret=secret.encode() if secret else None)
+                     external_workers=external_workers, executors=executors, secret=secret.encode() if secret else None)
         self._h, err = C.c_void_p(), _Error()
         if self.lib.brant_open(C.byref(o), C.byref(self._h), C.byref(err)):
             raise BrantError(err)
