@@ -199,6 +199,7 @@ def main():
         program("flight_bench")
     if a.part in ("all", "scheduler"):
         program("sched_bench")
+        program("coord_bench")
 
 
 if __name__ == "__main__":
