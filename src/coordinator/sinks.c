@@ -239,7 +239,7 @@ done:
 
 /* ---- a directory */
 
-static br_status write_here(br_copying *c, br_error *err) {
+static br_status write_here(br_copying *c, const char *sql, br_error *err) {
   char *dir = br_asprintf("%s/" LOCAL_ATTEMPT, br_sink_staging(c->sink));
   br_write w = {.dir = -1};
   br_status status = BR_OK;
@@ -247,7 +247,7 @@ static br_status write_here(br_copying *c, br_error *err) {
     status = br_fail_errno(err, errno, BR_BLAME_USER, "cannot make %s", dir);
     goto done;
   }
-  w.sql = c->plan->sql;
+  w.sql = sql;
   w.format = c->text.format;
   w.options = c->text.options;
   w.shape = c->text.partitioned ? BR_WRITE_PARTITIONED : c->text.split ? BR_WRITE_SPLIT : BR_WRITE_ONE;
@@ -292,6 +292,14 @@ static br_status collect(br_copying *c, br_error *err) {
   }
 }
 
+/* A query whose sources are empty has no task that could have written a file. */
+static br_status write_columns(br_copying *c, br_error *err) {
+  char *sql = br_asprintf("SELECT * FROM (%s\n) LIMIT 0", c->plan->sql);
+  br_status status = write_here(c, sql, err);
+  free(sql);
+  return status;
+}
+
 static br_status write_directory(br_copying *c, br_error *err) {
   const br_query *q = c->plan->query;
   br_sink_names names = {.id = c->id,
@@ -299,7 +307,8 @@ static br_status write_directory(br_copying *c, br_error *err) {
                          .tasks = q != NULL ? q->runs[q->n_runs - 1].n_tasks : 1,
                          .counted = c->text.partitioned || c->text.split,
                          .keep_empty = c->text.write_empty};
-  BR_TRY(c->rows != NULL ? collect(c, err) : write_here(c, err));
+  BR_TRY(c->rows != NULL ? collect(c, err) : write_here(c, c->plan->sql, err));
+  if (c->rows != NULL && c->list.n == 0 && !c->text.partitioned && c->text.write_empty) BR_TRY(write_columns(c, err));
   BR_TRY(br_sink_list_place(&c->list, &names, err));
   for (size_t i = 0; i < c->list.n; i++)
     br_sink_add(c->sink, c->list.files[i].staged, c->list.files[i].path, c->list.files[i].bytes);

@@ -2,11 +2,13 @@
 """COPY … TO: each format, partitioned, split, ordered, over existing targets. What was written is read back by DuckDB and compared with
 the query's own rows; the answer must name each file with its true rows and bytes."""
 import csv
+import glob
 import json
 import os
 import pathlib
 import subprocess
 import threading
+import time
 
 import brantlib
 import duckdb
@@ -31,6 +33,14 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def query(data):
     return f"SELECT id, k, s, d, day FROM '{data}/*.parquet'"
+
+
+def wait_for(condition, seconds, what):
+    end = time.monotonic() + seconds
+    while not (got := condition()):
+        assert time.monotonic() < end, f"{what} did not come"
+        time.sleep(0.01)
+    return got
 
 
 def run(session, sql):
@@ -150,6 +160,17 @@ def test_no_rows(workers, query, tmp_path, format):
     assert files_below(tmp_path / "b") == []
     if format != "json":
         assert copy(workers, none, tmp_path / "c", f"FORMAT {format}, PARTITION_BY k") == []
+
+
+def test_no_tasks(workers, tmp_path):
+    """A source without rows is not even scanned; its columns are written nevertheless."""
+    duckdb.sql("SELECT 1 AS a, 'x' AS \"b c\" LIMIT 0").write_parquet(f"{tmp_path}/in.parquet")
+    for format in ("parquet", "csv"):
+        listed = copy(workers, f"SELECT * FROM '{tmp_path}/in.parquet'", tmp_path / format, f"FORMAT {format}, PER_THREAD_OUTPUT")
+        assert [f["rows"] for f in listed] == [0]
+        assert duckdb.sql(f"SELECT * FROM {reader(format, [tmp_path / format / listed[0]['file']])}").columns == ["a", "b c"]
+    assert copy(workers, f"SELECT * FROM '{tmp_path}/in.parquet'", tmp_path / "x.csv")[0]["rows"] == 0
+    assert (tmp_path / "x.csv").read_text() == "a,b c\n"
 
 
 def test_few_rows_make_few_files(workers, query, tmp_path):
@@ -375,6 +396,24 @@ def test_cancelled_before_it_is_read(workers, query, tmp_path):
     q.free()
     q = workers.submit(f"COPY ({query}) TO '{tmp_path}/b' (FORMAT parquet, PER_THREAD_OUTPUT)")
     q.free()  # never read: never there
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("target", ["a/", "a.csv"])
+def test_cancelled_in_this_process(query, tmp_path, target):
+    """While this process's DuckDB writes."""
+    endless = "SELECT i, md5(i::VARCHAR) AS h FROM range(1000000000000) t(i)"
+    with brantlib.Session(workers=1, distribute="never") as s:
+        q = s.submit(f"COPY ({endless}) TO '{tmp_path}/{target}' (FORMAT csv)")
+        failed = []
+        t = threading.Thread(target=lambda: failed.append(pytest.raises(brantlib.BrantError, q.table)))
+        t.start()
+        staged = [tmp_path / ".brant-*" / "a.csv", tmp_path / "a" / ".brant-*" / "local" / "*"][target.endswith("/")]
+        wait_for(lambda: [p for p in glob.glob(str(staged)) if os.path.getsize(p) > 0], 20, "a staged file")
+        q.cancel()
+        t.join(10)
+        assert failed and "CANCELLED" in str(failed[0].value)
+        q.free()
     assert list(tmp_path.iterdir()) == []
 
 
