@@ -106,6 +106,37 @@ static void stuck_task_takes_its_executor_along(void **state) {
   coord_close(c);
 }
 
+/* Another task in that executor loses its work, and it's said that this was no fault of its own. */
+static void stuck_task_with_a_companion(void **state) {
+  coord *c = *state;
+  pid_t w = start_worker(c, "--slots", "2", NULL);
+  wait_members(c, 1);
+  br_attempt_id stuck = {4, 1, 0, 0}, other = {4, 1, 1, 0};
+  run_task(c, 1, (task){.id = stuck, .sql = long_sql, TYPES("BIGINT")});
+  run_task(c, 1, (task){.id = other, .sql = long_sql, TYPES("BIGINT")});
+  wait_event(c, EV_STARTED, &stuck);
+  wait_event(c, EV_STARTED, &other);
+  pid_t x = only_child(w);
+  kill(x, SIGSTOP);
+  cancel_task(c, 1, stuck);
+  assert_int_equal(wait_event(c, EV_FAILED, &stuck).error.code, BR_CANCELLED);
+  ev e = wait_event(c, EV_FAILED, &other);
+  assert_int_equal(e.error.code, BR_LOST);
+  assert_int_equal(e.error.blame, BR_BLAME_WORKER);
+  assert_true(e.error.retryable);
+  assert_int_equal(wait_event(c, EV_LOST, NULL).running, 0);
+  for (uint32_t i = 0; i < 4; i++) { /* such deaths don't make the next start wait */
+    br_attempt_id next = {4, 2, i, 0};
+    run_task(c, 1, (task){.id = next, .sql = long_sql, TYPES("BIGINT")});
+    wait_event(c, EV_STARTED, &next);
+    kill(only_child(w), SIGSTOP);
+    cancel_task(c, 1, next);
+    assert_int_equal(wait_event(c, EV_FAILED, &next).error.code, BR_CANCELLED);
+  }
+  simple_task(c, 1, (br_attempt_id){4, 3, 0, 0});
+  coord_close(c);
+}
+
 static void killed_worker_leaves_nothing_to_the_next(void **state) {
   coord *c = *state;
   pid_t w = start_worker(c, "--executors", "2", NULL);
@@ -362,6 +393,7 @@ int main(void) {
       TEST(executor_that_dies_again_and_again),
       TEST(outputs_outlive_their_executor),
       TEST(stuck_task_takes_its_executor_along),
+      TEST(stuck_task_with_a_companion),
       TEST(killed_worker_leaves_nothing_to_the_next),
       TEST(two_workers_on_one_node),
       TEST(coordinator_gone),
