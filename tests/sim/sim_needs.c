@@ -4,14 +4,24 @@
  * the scheduler's plan. */
 #include "sim/sim_world.h"
 
-/* A last stage's work that was made from an indeterminate output which is being, or was, made again, has to be done again. (An attempt
- * that was read while it wrote may have ended well without a word: then it is the newest, and nothing else counts.) */
+/* The newest attempt of task k that something which counts was made from: what was read while it wrote counts, however it ended. */
+static uint16_t newest_read(const sim_world *w, const sim_query *q, uint32_t k) {
+  uint16_t newest = q->tasks[k].made_by < 0 ? 0 : w->att[q->tasks[k].made_by].id.attempt;
+  for (uint32_t j = k + 1; q->mode == BR_SCHED_EAGER && j < q->n_all; j++) {
+    uint16_t from = q->tasks[j].made_by < 0 ? 0 : w->att[q->tasks[j].made_by].out.from[k];
+    if (from > newest) newest = from;
+  }
+  return newest;
+}
+
+/* A last stage's work that was made from an indeterminate output which is being, or was, made again, has to be done again. */
 static bool outdated(const sim_world *w, const sim_query *q, const sim_task *t, const sim_needs *n) {
   const sim_output *o = &w->att[t->made_by].out;
   for (uint32_t k = 0; k < q->n_all; k++) {
-    uint16_t from = o->from[k], counts = q->tasks[k].made_by < 0 ? 0 : w->att[q->tasks[k].made_by].id.attempt;
+    uint16_t from = o->from[k];
     if (from == 0) continue;
-    if (counts > from || (n->task[k] && !sim_is_current(&q->tasks[k], q->tasks[k].by_number[from]))) return true;
+    if (n->task[k] && !sim_is_current(&q->tasks[k], q->tasks[k].by_number[from])) return true;
+    if (newest_read(w, q, k) > from) return true;
   }
   return false;
 }
