@@ -32,20 +32,26 @@ static br_status check_ticket(const br_node *n, const Brant__Pb__Ticket *t, br_e
 }
 
 /* A committed output, or one that is being written, into the set, whose arrays have room. */
-static br_status add_output(br_node *n, const br_attempt_id *id, bool growing, br_serve_set *set, br_error *err) {
+static br_status add_output(br_node *n, const br_attempt_id *id, bool growing, bool finished, br_serve_set *set,
+                            br_error *err) {
   br_mapfile *file = br_store_get(n->store, id->query, id->stage, id->task, id->attempt);
   if (file) {
     set->files[set->n] = file;
     ((uint32_t *)set->maps)[set->n++] = id->task;
     return BR_OK;
   }
+  char text[64];
+  br_attempt_format(id, text);
+  if (growing && finished) {
+    br_fail(err, BR_NOT_FOUND, BR_BLAME_USER, "output %s is being written: it can be had once it is finished", text);
+    err->retryable = true;
+    return err->code;
+  }
   if (growing) {
     BR_TRY(br_grow_get(n, id, &set->growing[set->n_growing], err));
     ((uint32_t *)set->growing_maps)[set->n_growing++] = id->task;
     return BR_OK;
   }
-  char text[64];
-  br_attempt_format(id, text);
   br_fail(err, BR_FETCH, BR_BLAME_FETCH, "map output %s is not on worker %u any more", text, n->worker);
   err->has_lost = true;
   err->lost = (br_map_output_id){.made_by = *id, .worker = n->worker, .incarnation = n->incarnation};
@@ -62,7 +68,7 @@ static br_status collect(br_node *n, const Brant__Pb__PartitionRef *ref, bool fi
     if (!br_stage_table_entry(table, ref->table_version, m, &e)) continue;
     if (e.worker != n->worker || e.incarnation != n->incarnation) continue;
     br_attempt_id id = {.query = ref->query, .stage = ref->stage, .task = m, .attempt = (uint16_t)e.attempt};
-    BR_TRY(add_output(n, &id, e.growing && !finished, set, err));
+    BR_TRY(add_output(n, &id, e.growing, finished, set, err));
   }
   return BR_OK;
 }
