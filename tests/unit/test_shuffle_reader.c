@@ -73,7 +73,7 @@ typedef struct wrapped {
   node *n;
   br_flight_source inner;
   uint32_t messages;
-  uint32_t tag[2];
+  br_wire_chunk tag;
 } wrapped;
 
 static br_pull wrapped_next(void *arg, br_flight_data *out, br_error *err) {
@@ -91,9 +91,9 @@ static br_pull wrapped_next(void *arg, br_flight_data *out, br_error *err) {
     return wrapped_next(arg, out, err);
   }
   if (f == WRONG_PARTITION && !end && w->messages == 2) {
-    memcpy(w->tag, out->app, 8);
-    w->tag[1] = 511;
-    out->app = w->tag;
+    memcpy(&w->tag, out->app, sizeof w->tag);
+    w->tag.partition = 511;
+    out->app = &w->tag;
   }
   return r;
 }
