@@ -20,7 +20,7 @@ TEXT = re.compile(r"^([a-z-]+):(actor|other|owner|w\d+|all)@([a-z_]+)(?:\.s(\d+)
 RELAY = ("flip", "reset", "close", "refuse", "silent")
 SIGNALS = ("kill-worker", "term-worker", "stop-worker", "pause-worker", "kill-executor", "stop-executor")
 FILES = ("unlink-files", "flip-files", "cut-files", "empty-files")
-OTHERS = ("join-worker", "fill-disk", "delay", "link-refuse", "link-silent")
+OTHERS = ("join-worker", "fill-disk", "delay", "link-refuse", "link-reset", "cancel")
 DEADLINE_S = 100  # of one query under faults
 
 
@@ -110,9 +110,9 @@ class Striker:
         if f.event == "bytes":
             hit = [actor]
         self.fired, self.at_event = time.monotonic(), where
-        if f.what == "join-worker":
+        if f.what in ("join-worker", "cancel"):
             hit = []
-            self.run.cluster.add()
+            self.run.cluster.add() if f.what == "join-worker" else self.run.cancel()
         elif not hit:
             self.fired = None
             return
@@ -174,8 +174,9 @@ class Striker:
     def _link_refuse(self, w):
         w.link.refuse()
 
-    def _link_silent(self, w):
-        w.link.silent()
+    def _link_reset(self, w):
+        """What it has to the coordinator is cut; it may come back."""
+        w.link.cut()
 
     def _files(self, w, do):
         files = w.files()
@@ -225,7 +226,8 @@ class Run:
         self.cluster, self.query, self.replace = cluster, query, replace
         self.strikers = [Striker(self, f if isinstance(f, Fault) else Fault.parse(f)) for f in faults]
         self.events, self.committed_by, self._hooks, self._timers = [], {}, [], []
-        self.table = self.stats = self.error = None
+        self.table = self.stats = self.error = self.cancelled = None
+        self._cancel = threading.Event()
 
     def on_event(self, condition, do):
         self._hooks.append((condition, do))
@@ -234,6 +236,11 @@ class Run:
         t = threading.Timer(seconds, do)
         t.start()
         self._timers.append(t)
+
+    def cancel(self):
+        """Not on the engine's thread: its callbacks call nothing."""
+        self.cancelled = time.monotonic()
+        self._cancel.set()
 
     def _take(self, e):
         self.events.append(e)
@@ -257,12 +264,13 @@ class Run:
             for s in self.strikers:
                 s.arm()
             q = session.submit(sql or self.query.sql)
-            watchdog = threading.Timer(DEADLINE_S, q.cancel)
+            watchdog = threading.Thread(target=lambda: (self._cancel.wait(DEADLINE_S), q.cancel()))
             watchdog.start()
             try:
                 self.table = q.table()
             finally:
-                watchdog.cancel()
+                self.ended = time.monotonic()
+                self._cancel.set()
                 watchdog.join()
                 self.stats = q.stats()
                 q.free()
@@ -286,6 +294,10 @@ class Run:
         return self
 
     # ---- what happened
+
+    def handed_out(self):
+        """It failed because an output that can't be made the same way twice was lost when rows made from it had been given to the caller."""
+        return self.error is not None and self.query.indeterminate and self.error.code == "LOST" and "handed out" in self.error.message
 
     def fired(self):
         return all(s.fired for s in self.strikers)

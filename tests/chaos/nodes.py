@@ -144,7 +144,14 @@ class Cluster:
         return f"127.0.0.3:{port}"
 
     def add(self):
-        """Starts one more; it joins when it is ready."""
+        """Starts one more; it joins when it is ready. The engine's thread, on which faults strike, blocks all signals: a child would too."""
+        blocked = signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        try:
+            return self._add()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+    def _add(self):
         index = len(self.workers) + 1
         prefix = self.network.prefix(index) if self.network else ()
         w = Worker(self, index, self.temps.get(index, self.box.temp), prefix, self.env.get(index, {}), self.options)

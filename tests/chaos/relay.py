@@ -79,6 +79,13 @@ class Relay:
         for a, b in pairs:
             _reset(a, b)
 
+    def cut(self):
+        """All connections end; new ones are fine."""
+        with self._lock:
+            pairs, self._pairs = self._pairs, []
+        for a, b in pairs:
+            _reset(a, b)
+
     def silent(self):
         self._silent.set()
 

@@ -35,10 +35,11 @@ KINDS = {
     "stop-worker": (1, TASK_EVENTS), "stop-executor": (0.7, TASK_EVENTS), "join-worker": (2, TASK_EVENTS[:4]),
     "flip": (5, ("bytes",)), "reset": (4, ("bytes",)), "close": (4, ("bytes",)), "refuse": (2, TASK_EVENTS), "silent": (0.7, TASK_EVENTS),
     "delay": (1, TASK_EVENTS[:4]), "unlink-files": (2, TASK_EVENTS[:4]), "flip-files": (3, TASK_EVENTS[:4]),
-    "cut-files": (2, TASK_EVENTS[:4]), "fill-disk": (1, TASK_EVENTS[:4]),
+    "cut-files": (2, TASK_EVENTS[:4]), "cancel": (1, TASK_EVENTS[:4]), "link-reset": (2, TASK_EVENTS), "link-refuse": (1, TASK_EVENTS[:4]), "fill-disk": (1, TASK_EVENTS[:4]),
 }
 VARIATIONS = {"partitions": ["0", "1", "3", "8", "13"], "shuffle_compression": ["none", "lz4"], "split_bytes": ["1MB", "0", "4MB"],
-              "filter_bytes": ["0", "32MiB"]}
+              "filter_bytes": ["0", "32MiB"], "shuffle_backend": ["flight", "files"]}
+CANCEL_S = 3  # from a cancel to the end of the query, on a busy machine
 
 
 class Counts:
@@ -78,7 +79,10 @@ class Place:
             self.disk = small_disk.Disk(self.box.dir / "disk", self.disk_bytes)
         temps = {2: self.disk.path} if self.disk else {}
         try:
-            self.cluster = nodes.Cluster(self.box, mode=self.mode, relays=True, seed=self.seed, temps=temps)
+            self.shared = self.box.dir / "shared"
+            self.shared.mkdir()
+            self.cluster = nodes.Cluster(self.box, mode=self.mode, relays=True, link_relay=True, seed=self.seed, temps=temps)
+            self.cluster.session.set("shuffle_dir", str(self.shared))
             for v in self.answers.views:
                 self.cluster.session.run(v)
         except BaseException:
@@ -90,6 +94,8 @@ class Place:
         try:
             if hasattr(self, "cluster"):
                 self.cluster.close(check=kind is None)
+                left = [str(p) for p in self.shared.rglob("*") if p.is_file()]
+                assert kind is not None or not left, f"left over: {left}"
         finally:
             self.box.close()
             if self.disk:
@@ -98,7 +104,7 @@ class Place:
 
 
 def choose(seed, counts, queries, modes):
-    """(mode, query, fault texts, replace) of a seed."""
+    """(mode, query, fault texts, replace, whether to files) of a seed."""
     r = random.Random(seed)
     mode, q = r.choice(modes), queries[r.choice(sorted(queries))]
     changed = {k: r.choice(v) for k, v in VARIATIONS.items() if r.random() < 0.3}
@@ -106,7 +112,7 @@ def choose(seed, counts, queries, modes):
     n = counts.of(q, mode)
     texts = []
     for _ in range(r.choice((1, 1, 1, 2, 2, 3))):
-        kinds = {k: w for k, (w, events) in KINDS.items() if n["spilled"] or not k.endswith("-files")}
+        kinds = {k: w for k, (w, events) in KINDS.items() if (n["spilled"] or not k.endswith("-files")) and any(n[e] for e in events)}
         if os.geteuid() != 0 or not n["spilled"] or "fill-disk" in str(texts):
             kinds.pop("fill-disk")
         what = r.choices(list(kinds), list(kinds.values()))[0]
@@ -116,18 +122,43 @@ def choose(seed, counts, queries, modes):
             victim = "w2"
         nth = r.randrange(1, max(2, n[event])) if event != "bytes" else r.randrange(1, max(2, n["bytes"] * 3 // 4))
         texts.append(f"{what}:{victim}@{event}#{nth}")
-    return mode, q, texts, r.random() < 0.5
+    return mode, q, texts, r.random() < 0.5, r.random() < 0.25
 
 
-def one(answers, seed, mode, query, texts, replace):
+def read_back(answers, run, target):
+    """The rows of a sink's files as the run's table; None, or what is wrong with its files."""
+    there = sorted(str(p.relative_to(target)) for p in target.rglob("*"))
+    if run.error:
+        return f"files of a COPY that failed: {there}" if there else None
+    manifest = run.table.to_pylist()
+    if there != sorted(m["file"] for m in manifest):
+        return f"files {there}, but the manifest says {[m['file'] for m in manifest]}"
+    types = answers.con.execute(f"DESCRIBE {run.query.sql}").fetchall()  # Parquet has no HUGEINT
+    cells = ", ".join(f'CAST("{t[0]}" AS {t[1]}) AS "{t[0]}"' for t in types)
+    run.table = answers.con.execute(f"SELECT {cells} FROM read_parquet('{target}/*.parquet')").to_arrow_table()
+    return None
+
+
+def one(answers, seed, mode, query, texts, replace, sink):
     """One run: (right, text)."""
     disk = 24 << 20 if any("fill-disk" in t for t in texts) else 0
     with Place(answers, mode, seed, disk) as c:
-        run = faults.Run(c, query, texts, replace=replace).go()
-        if run.error:
-            wrong = None if disk and run.error.code == "NO_SPACE" else f"error {run.error}"
+        run = faults.Run(c, query, texts, replace=replace)
+        if sink:
+            query.ordered, target = False, c.box.dir / "target"
+            run.go(f"COPY ({query.sql}) TO '{target}/' (FORMAT parquet)")
+            wrong = read_back(answers, run, target)
+        else:
+            wrong = run.go() and None
+        if wrong:
+            pass
+        elif run.error:
+            fine = {"NO_SPACE"} if disk else {"CANCELLED"} if run.cancelled else set()
+            wrong = None if run.error.code in fine or run.handed_out() else f"error {run.error}"
         else:
             wrong = answers.difference(query, run.table)
+        if run.cancelled and run.ended - run.cancelled > CANCEL_S:
+            wrong = f"it ended {run.ended - run.cancelled:.1f} s after it was cancelled"
         if not wrong and run.unjustified() and not disk:
             wrong = f"ran again without need: {run.unjustified()}"
         late = [str(s.fault) for s in run.strikers if not s.fired]
@@ -144,13 +175,13 @@ def child(a):
     seed = a.seed
     while (runs < a.runs) if a.runs else time.monotonic() < end:
         if a.fault:
-            mode, query, texts, replace = modes[0], queries[a.query], a.fault, a.replace
+            mode, query, texts, replace, sink = modes[0], queries[a.query], a.fault, a.replace, a.sink
         else:
-            mode, query, texts, replace = choose(seed, counts, queries, modes)
+            mode, query, texts, replace, sink = choose(seed, counts, queries, modes)
         print(f"seed {seed}: {mode} {query.name} {' '.join(f'{k}={v}' for k, v in query.settings.items() if workload.WIDE.get(k) != v)} "
-              f"{' '.join(texts)}{' replaced' if replace else ''}: ", end="", flush=True)
+              f"{' '.join(texts)}{' replaced' if replace else ''}{' to files' if sink else ''}: ", end="", flush=True)
         try:
-            wrong, text, late = one(answers, seed, mode, query, texts, replace)
+            wrong, text, late = one(answers, seed, mode, query, texts, replace, sink)
         except Exception as e:  # noqa: BLE001: shown, with how to replay
             wrong, text, late = repr(e), f"FAILED: {type(e).__name__}: {e}", []
             traceback.print_exc()
@@ -179,6 +210,7 @@ def main():
     ap.add_argument("--query")
     ap.add_argument("--fault", action="append", default=[])
     ap.add_argument("--replace", action="store_true", help="with --fault: a worker joins for each one lost")
+    ap.add_argument("--sink", action="store_true", help="with --fault: COPY … TO files")
     ap.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     a = ap.parse_args()
     if a.child:
