@@ -313,7 +313,7 @@ void br_sched_place_alone(br_sched *s, br_actions *out);
 void br_sched_took(br_sched *s, sched_stage *st, uint64_t ms); /* a committed attempt */
 void br_sched_watch(br_sched *s, const sched_stage *st);       /* an attempt starts */
 void br_sched_look_soon(br_sched *s, const sched_stage *st);   /* less is left to do */
-void br_sched_stragglers(br_sched *s, br_actions *out);
+bool br_sched_stragglers(br_sched *s, br_actions *out);        /* true: second attempts were started */
 sched_twin *br_sched_twin_find(const br_sched *s, const sched_query *q, const sched_stage *st, const sched_task *t);
 void br_sched_twin_remove(br_sched *s, sched_stage *st, sched_task *t, sched_twin *twin);
 

@@ -168,8 +168,8 @@ void br_sched_step(br_sched *s, const br_event *e, br_actions *out) {
   settle(s, out);
   tables_for_joined(s, out);
   br_sched_place(s, out);
-  br_sched_stragglers(s, out);
-  settle(s, out); /* placing gives up on a task that was started too often */
+  if (br_sched_stragglers(s, out)) br_sched_place(s, out); /* a stage that closed for it may have kept a worker */
+  settle(s, out);                                          /* placing gives up on a task that was started too often */
   br_sched_release_workers(s, out);
   wake(s, out);
 }

@@ -133,9 +133,11 @@ static void look_at(br_sched *s, uint32_t at, const sched_slot *slot, br_actions
     look_by(s, due > s->now_ms ? due : s->now_ms + pause_ms(s));
 }
 
-void br_sched_stragglers(br_sched *s, br_actions *out) {
-  if (s->now_ms < s->straggler_at_ms) return;
+bool br_sched_stragglers(br_sched *s, br_actions *out) {
+  uint32_t before = s->n_twins;
+  if (s->now_ms < s->straggler_at_ms) return false;
   s->straggler_at_ms = UINT64_MAX;
   for (uint32_t w = 0; w < s->n_workers; w++)
     for (uint32_t i = 0; i < s->workers[w].n_slots; i++) look_at(s, w, &s->workers[w].slots[i], out);
+  return s->n_twins > before;
 }
