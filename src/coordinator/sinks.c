@@ -248,6 +248,7 @@ static br_status write_here(br_copying *c, const char *sql, br_error *err) {
     goto done;
   }
   w.sql = sql;
+  w.name = dir;
   w.format = c->text.format;
   w.options = c->text.options;
   w.shape = c->text.partitioned ? BR_WRITE_PARTITIONED : c->text.split ? BR_WRITE_SPLIT : BR_WRITE_ONE;
@@ -322,9 +323,11 @@ static br_status not_cancelled(br_copying *c, br_error *err) {
   return br_fail(err, BR_CANCELLED, BR_BLAME_USER, "the query was cancelled");
 }
 
-/* What a file name of DuckDB's says nobody needs to read. */
-static void clean_message(const br_copying *c, br_error *err) {
-  if (err->code == BR_IO && c->rows == NULL) br_error_context(err, "COPY to %s", c->text.target);
+/* DuckDB's messages name files of the staging directory. */
+static void name_the_target(const br_copying *c, br_error *err) {
+  bool written_here = c->rows == NULL || !c->text.directory;
+  if (written_here && err->duckdb_type != 0 && (err->code == BR_IO || err->code == BR_NO_SPACE))
+    br_error_context(err, "COPY to %s", c->text.target);
 }
 
 static br_status write_all(br_copying *c, br_error *err) {
@@ -335,7 +338,7 @@ static br_status write_all(br_copying *c, br_error *err) {
   if (status != BR_OK) {
     br_error stopped;
     if (not_cancelled(c, &stopped) != BR_OK) *err = stopped;
-    clean_message(c, err);
+    name_the_target(c, err);
     return (br_status)err->code;
   }
   BR_TRY(not_cancelled(c, err));

@@ -187,6 +187,16 @@ static void say_if_full(const br_write *w, br_error *err) {
   err->retryable = false;
 }
 
+/* DuckDB knows the directory by its descriptor; a person knows it by its name. */
+static void say_the_name(const br_write *w, br_error *err) {
+  char *by_number = br_asprintf("/proc/self/fd/%d", w->dir), *text = br_strdup(err->message);
+  char *hit = strstr(text, by_number);
+  if (hit != NULL)
+    snprintf(err->message, sizeof err->message, "%.*s%s%s", (int)(hit - text), text, w->name, hit + strlen(by_number));
+  free(by_number);
+  free(text);
+}
+
 br_status br_session_write(br_session *s, br_write *w, br_error *err) {
   char *sql = copy_sql(w);
   br_copy c = {.sql = sql, .inputs = w->inputs, .n_inputs = w->n_inputs, .ordered = w->ordered};
@@ -205,6 +215,7 @@ done:
   w->stats = c.stats;
   if (status != BR_OK) {
     say_if_full(w, err);
+    say_the_name(w, err);
     status = (br_status)err->code;
     br_written_free(w->files, w->n_files);
     w->files = NULL, w->n_files = 0;

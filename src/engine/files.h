@@ -41,6 +41,7 @@ typedef struct br_write {
   const br_run_input *inputs;
   size_t n_inputs;
   int dir;             /* an open directory: also when it was removed meanwhile nothing is written elsewhere */
+  const char *name;    /* the directory's name, for messages */
   const char *format;  /* parquet, csv, json */
   const char *options; /* more options of COPY as SQL, "" for none: no names of files, nothing about existing ones */
   br_write_shape shape;

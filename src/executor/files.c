@@ -45,22 +45,6 @@ static br_status open_attempt(br_etask *t, br_error *err) {
   return status;
 }
 
-/* DuckDB knows the directory by its descriptor; a person knows it by its name. */
-static void say_the_path(const br_etask *t, int dir, br_error *err) {
-  char *by_number = br_asprintf("/proc/self/fd/%d", dir), *text = br_strdup(err->message);
-  char *hit = strstr(text, by_number);
-  if (hit != NULL) {
-    br_buf b = {0};
-    br_buf_add(&b, text, (size_t)(hit - text));
-    br_buf_str(&b, t->files.path);
-    br_buf_str(&b, hit + strlen(by_number));
-    snprintf(err->message, sizeof err->message, "%s", br_buf_cstr(&b));
-    br_buf_free(&b);
-  }
-  free(by_number);
-  free(text);
-}
-
 static void remember(br_etask *t, const char *prefix, const br_write *w) {
   char id[64];
   br_attempt_format(&t->id, id);
@@ -94,6 +78,7 @@ br_status br_efiles_write(br_etask *t, const char *sql, const br_run_input *inpu
                 .inputs = inputs,
                 .n_inputs = n_inputs,
                 .dir = dir >= 0 ? dir : t->files.dir,
+                .name = t->files.path,
                 .format = k->format,
                 .options = k->options,
                 .shape = k->partitioned ? BR_WRITE_PARTITIONED
@@ -105,12 +90,10 @@ br_status br_efiles_write(br_etask *t, const char *sql, const br_run_input *inpu
                 .header = k->header};
   br_status status = br_session_write(t->session, &w, err);
   *stats = w.stats;
-  if (status == BR_OK) {
+  if (status == BR_OK)
     remember(t, prefix, &w);
-  } else {
-    say_the_path(t, w.dir, err);
-    if (err->code == BR_NO_SPACE) br_error_context(err, "no space is left in %s", t->files.path);
-  }
+  else if (err->code == BR_NO_SPACE)
+    br_error_context(err, "no space is left in %s", t->files.path);
   br_written_free(w.files, w.n_files);
   if (dir >= 0) close(dir);
   return status;

@@ -213,7 +213,7 @@ static void send_failed(br_etask *t, br_error *e) {
   e->attempt = t->id;
   if (broken) atomic_store(&t->x->broken, true);
   add_advice(e, t->pb->task->output->shared_dir);
-  if (e->blame == BR_BLAME_USER) append_sql(e, t);
+  if (e->blame == BR_BLAME_USER && e->code != BR_NO_SPACE) append_sql(e, t);
   br_executor_send_failed(t->x, &t->id, e);
 }
 
