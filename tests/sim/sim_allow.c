@@ -39,13 +39,14 @@ static void check_memory(sim_world *w, const sim_query *q, const sim_task *t, co
 
 static void check_second(sim_world *w, const sim_query *q, const sim_task *t, const br_action *a) {
   const sim_stage *st = &q->stages[a->attempt.stage];
+  sim_needs n = sim_find_needs(w, q);
   uint32_t done = 0;
   if (sim_n_current(t) != 1) {
     sim_bad(w, "a second attempt, but %u are under way", sim_n_current(t));
     return;
   }
   const sim_attempt *first = &w->att[t->now[0] >= 0 ? t->now[0] : t->now[1]];
-  for (uint32_t i = 0; i < st->n_tasks; i++) done += q->tasks[st->first + i].made_by >= 0;
+  for (uint32_t i = 0; i < st->n_tasks; i++) done += !n.task[st->first + i];
   if (w->w[first->worker].id == a->worker) sim_bad(w, "the second attempt is where the first one is");
   if (w->o.straggler_percent == UINT32_MAX) sim_bad(w, "a second attempt, but there must be none");
   if (w->now_ms - first->sent_ms < w->o.straggler_min_ms) sim_bad(w, "a second attempt after a short time");

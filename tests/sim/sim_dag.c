@@ -60,7 +60,7 @@ static void random_modes(sim_world *w, sim_query *q) {
 }
 
 void sim_make_query(sim_world *w, sim_query *q, uint64_t id) {
-  bool indeterminate = sim_chance(&w->rng, 350);
+  bool indeterminate = w->fragile || sim_chance(&w->rng, 350);
   uint32_t widest = sim_chance(&w->rng, 700) ? 4 : SIM_MAX_TASKS;
   q->id = id;
   q->n_stages = sim_between(&w->rng, 1, SIM_MAX_STAGES);
@@ -68,7 +68,7 @@ void sim_make_query(sim_world *w, sim_query *q, uint64_t id) {
     sim_stage *st = &q->stages[i];
     st->n_tasks = sim_chance(&w->rng, 20) ? 0 : sim_between(&w->rng, 1, widest);
     random_inputs(w, q, i);
-    st->indeterminate = indeterminate && sim_chance(&w->rng, 300);
+    st->indeterminate = indeterminate && sim_chance(&w->rng, w->fragile ? 700 : 300);
     q->indeterminate |= st->indeterminate;
     st->first = q->n_all;
     q->n_all += st->n_tasks;

@@ -41,7 +41,9 @@ void sim_plan_faults(sim_world *w) {
   if (sim_chance(r, 400)) w->f.corrupt = sim_below(r, 60);
   if (sim_chance(r, 100)) w->f.stuck_stop = sim_below(r, 300);
   for (uint32_t i = sim_chance(r, 300) ? 10 : 0; i > 0; i--) sim_push(w, sim_below(r, 20000), SIM_GARBAGE);
-  if (sim_chance(r, 250)) w->f.slow_commit = sim_below(r, 600);
+  if (w->fragile || sim_chance(r, 250)) w->f.slow_commit = sim_below(r, 600);
+  for (uint32_t i = 0; i < 4 && w->fragile; i++)
+    sim_push(w, sim_below(r, 10000), SIM_FAULT)->a = sim_chance(r, 700) ? KILL : DAMAGE;
   if (sim_chance(r, 300)) w->f.lost_message = sim_below(r, 300);
   if (sim_chance(r, 300)) w->f.straggle = sim_below(r, 60);
   if (sim_chance(r, 400)) w->f.probe = sim_below(r, 500);

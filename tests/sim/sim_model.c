@@ -117,6 +117,17 @@ static void before_failed(sim_world *w, const br_event *ev, sim_worker *from) {
   if (sim_n_current(t) == 0) wait_for_backoff(w, t); /* else the other one goes on */
 }
 
+static void note_newest(const sim_world *w, sim_query *q, const sim_attempt *a) {
+  sim_task_of(q, a->id.stage, a->id.task)->newest = a->id.attempt;
+  for (size_t k = 0; k < q->stages[a->id.stage].n_inputs; k++)
+    for (uint32_t m = 0; m < SIM_MAX_TASKS; m++) {
+      if (a->bound[k][m] < 0) continue;
+      const br_attempt_id *read = &w->att[a->bound[k][m]].id;
+      sim_task *t = sim_task_of(q, read->stage, read->task);
+      if (read->attempt > t->newest) t->newest = read->attempt;
+    }
+}
+
 static bool read_early(const sim_world *w, const sim_query *q, const sim_attempt *a) {
   for (size_t k = 0; k < q->stages[a->id.stage].n_inputs; k++)
     for (uint32_t m = 0; m < SIM_MAX_TASKS; m++)
@@ -141,6 +152,7 @@ static void before_done(sim_world *w, const br_event *ev, sim_worker *from) {
   if (t->made_by >= 0) w->st.reruns++;
   w->st.early_commits += read_early(w, q, a);
   w->st.second_wins += a->second;
+  note_newest(w, q, a);
   note_time(&q->stages[a->id.stage], w->now_ms - a->sent_ms);
   t->alive = t->made_by = (int32_t)(a - w->att);
   t->charged = t->deaths = t->fetches = 0;

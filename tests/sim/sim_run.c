@@ -52,6 +52,7 @@ static void set_up(sim_world *w) {
   w->now_ms = 1;
   w->overdue_ms = UINT64_MAX;
   random_options(w);
+  w->fragile = sim_chance(&w->rng, 150);
   w->s = br_sched_new(&w->o);
   uint32_t workers = sim_between(&w->rng, 1, 5);
   for (uint32_t i = 0; i < workers; i++) sim_start_worker(w, ++w->next_id, 1);

@@ -82,6 +82,7 @@ typedef struct sim_task {
   uint32_t attempts; /* RUNs */
   int32_t alive;     /* attempt (index) whose output counts in the model, -1: none */
   int32_t made_by;   /* attempt that was committed last, -1: none; stays when it dies */
+  uint16_t newest;   /* attempt that was committed, or that a committed one has read */
   bool read;
   int32_t now[2];                     /* the attempts that are current, -1: none */
   uint64_t not_before_ms;             /* backoff */
@@ -229,6 +230,7 @@ typedef struct sim_world {
   uint32_t stops[SIM_MAX_STOPS]; /* attempts that this step cancelled */
   uint32_t n_stops;
   sim_stats st;
+  bool fragile; /* little can be made the same way twice, words of commits take long, and workers die */
   bool trace, bad, model_alone;
   char *why;
   size_t why_n;
