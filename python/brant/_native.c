@@ -1,0 +1,557 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The binding: include/brant.h as Python types, in the limited API (one build for every Python from 3.9 on). Nothing here knows the
+ * engine: Session and Query are its handles, results leave as Arrow C streams in capsules, without a copy.
+ *
+ * Order: Session(...) -> submit(sql) -> Query -> stream() once. A Query holds its Session.
+ * Threads: the GIL is given up in every call that may wait. Calls on one session are one at a time (a lock); cancel, interrupt and
+ * stats come from any thread. What waits in the main thread looks for Ctrl-C every SIGNAL_CHECK_MS: the work goes on in a helper
+ * thread meanwhile, is cancelled on a signal, and awaited (the engine ends a cancelled query within a second).
+ * Bounds: one helper thread a waiting call.
+ */
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x03090000
+#include <Python.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "brant.h"
+
+#define SIGNAL_CHECK_MS 50
+
+static PyObject *error_type; /* brant.Error, set by brant/errors.py through set_error_type */
+
+typedef struct session_object {
+  PyObject_HEAD brant_session *session; /* NULL: closed */
+  pthread_mutex_t lock;                 /* one call at a time */
+  PyObject *subscribers;                /* list: kept as long as the session may call them */
+} session_object;
+
+typedef struct query_object {
+  PyObject_HEAD brant_query *query;
+  session_object *session;
+  bool interrupted; /* Ctrl-C came while it was read */
+} query_object;
+
+static PyTypeObject *session_type, *query_type;
+static pthread_t main_thread; /* only there Python runs signal handlers */
+
+/* ---- errors */
+
+static PyObject *raise_error(const brant_error *e) {
+  PyObject *type = error_type ? error_type : PyExc_RuntimeError;
+  PyObject *value = error_type
+                        ? PyObject_CallFunction(type, "siiiI", e->message, e->code, e->blame, e->sys_errno, e->worker)
+                        : PyUnicode_FromString(e->message);
+  if (value == NULL) return NULL;
+  PyErr_SetObject(error_type ? (PyObject *)Py_TYPE(value) : type, value);
+  Py_DECREF(value);
+  return NULL;
+}
+
+static PyObject *set_error_type(PyObject *module, PyObject *type) {
+  (void)module;
+  Py_XDECREF(error_type);
+  Py_INCREF(type);
+  error_type = type;
+  Py_RETURN_NONE;
+}
+
+/* ---- waiting with an ear for Ctrl-C */
+
+typedef struct job {
+  int (*work)(void *arg, brant_error *err);
+  void (*stop)(void *arg); /* may be called again and again */
+  void *arg;
+  brant_error err;
+  int status;
+  bool done;
+  pthread_mutex_t lock;
+  pthread_cond_t ended;
+} job;
+
+static void *run_job(void *arg) {
+  job *j = arg;
+  int status = j->work(j->arg, &j->err);
+  pthread_mutex_lock(&j->lock);
+  j->status = status;
+  j->done = true;
+  pthread_cond_signal(&j->ended);
+  pthread_mutex_unlock(&j->lock);
+  return NULL;
+}
+
+static bool await(job *j, long ms) {
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_nsec += ms * 1000000L;
+  until.tv_sec += until.tv_nsec / 1000000000L;
+  until.tv_nsec %= 1000000000L;
+  pthread_mutex_lock(&j->lock);
+  if (!j->done) pthread_cond_timedwait(&j->ended, &j->lock, &until);
+  bool done = j->done;
+  pthread_mutex_unlock(&j->lock);
+  return done;
+}
+
+/* Without the GIL. Runs the work; *signalled: a signal handler raised meanwhile (its exception is set) and the work was stopped. */
+static int run_waiting(job *j, bool *signalled) {
+  pthread_t thread;
+  *signalled = false;
+  j->done = false;
+  pthread_mutex_init(&j->lock, NULL);
+  pthread_cond_init(&j->ended, NULL);
+  if (!pthread_equal(pthread_self(), main_thread) || pthread_create(&thread, NULL, run_job, j) != 0) {
+    j->status = j->work(j->arg, &j->err); /* without an ear */
+  } else {
+    while (!await(j, SIGNAL_CHECK_MS)) {
+      PyGILState_STATE gil = PyGILState_Ensure();
+      if (!*signalled && PyErr_CheckSignals() != 0)
+        *signalled = true; /* in other threads than the main one it does nothing */
+      PyGILState_Release(gil);
+      if (*signalled) j->stop(j->arg);
+    }
+    pthread_join(thread, NULL);
+  }
+  pthread_mutex_destroy(&j->lock);
+  pthread_cond_destroy(&j->ended);
+  return j->status;
+}
+
+/* ---- Session */
+
+static brant_session *opened(session_object *s) {
+  if (s->session == NULL) PyErr_SetString(PyExc_ValueError, "this session is closed");
+  return s->session;
+}
+
+static int set_distribute(const char *text, int *out) {
+  static const char *const names[] = {"auto", "always", "never"};
+  for (int i = 0; i < 3; i++)
+    if (strcmp(text, names[i]) == 0) return *out = i, 0;
+  PyErr_Format(PyExc_ValueError, "distribute is auto, always or never, not %s", text);
+  return -1;
+}
+
+static int set_mode(const char *text, int *out) {
+  static const char *const names[] = {"auto", "staged", "eager"};
+  for (int i = 0; i < 3; i++)
+    if (strcmp(text, names[i]) == 0) return *out = i, 0;
+  PyErr_Format(PyExc_ValueError, "mode is auto, staged or eager, not %s", text);
+  return -1;
+}
+
+static PyObject *session_new(PyTypeObject *type, PyObject *args, PyObject *kw) {
+  static char *names[] = {"workers",     "threads",     "memory_bytes",     "temp_dir", "mode",      "distribute",
+                          "listen_host", "listen_port", "external_workers", "secret",   "executors", NULL};
+  brant_options o = BRANT_OPTIONS_INIT;
+  unsigned long long memory = 0;
+  const char *temp = NULL, *mode = "auto", *distribute = "auto", *host = NULL, *secret = NULL;
+  brant_error err;
+  int status;
+  if (!PyArg_ParseTupleAndKeywords(args, kw, "|$IIKzsszIIzI", names, &o.workers, &o.threads, &memory, &temp, &mode,
+                                   &distribute, &host, &o.listen_port, &o.external_workers, &secret, &o.executors))
+    return NULL;
+  if (set_mode(mode, &o.mode) != 0 || set_distribute(distribute, &o.distribute) != 0) return NULL;
+  o.memory_bytes = memory;
+  o.temp_dir = temp;
+  o.listen_host = host;
+  o.secret = secret;
+  allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+  session_object *s = (session_object *)alloc(type, 0);
+  if (s == NULL) return NULL;
+  pthread_mutex_init(&s->lock, NULL);
+  s->subscribers = PyList_New(0);
+  Py_BEGIN_ALLOW_THREADS status = brant_open(&o, &s->session, &err);
+  Py_END_ALLOW_THREADS if (status != 0) {
+    s->session = NULL;
+    Py_DECREF(s);
+    return raise_error(&err);
+  }
+  return (PyObject *)s;
+}
+
+static void close_session(session_object *s) {
+  brant_session *session = s->session;
+  s->session = NULL;
+  if (session == NULL) return;
+  Py_BEGIN_ALLOW_THREADS pthread_mutex_lock(&s->lock);
+  brant_close(session);
+  pthread_mutex_unlock(&s->lock);
+  Py_END_ALLOW_THREADS
+}
+
+static PyObject *session_close(PyObject *self, PyObject *unused) {
+  (void)unused;
+  close_session((session_object *)self);
+  Py_RETURN_NONE;
+}
+
+static void free_object(PyObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+  release(self);
+  Py_DECREF(type);
+}
+
+static void session_dealloc(PyObject *self) {
+  session_object *s = (session_object *)self;
+  close_session(s);
+  Py_XDECREF(s->subscribers);
+  pthread_mutex_destroy(&s->lock);
+  free_object(self);
+}
+
+static PyObject *session_set(PyObject *self, PyObject *args) {
+  session_object *s = (session_object *)self;
+  const char *name, *value;
+  brant_error err;
+  int status;
+  if (!PyArg_ParseTuple(args, "ss", &name, &value) || !opened(s)) return NULL;
+  Py_BEGIN_ALLOW_THREADS pthread_mutex_lock(&s->lock);
+  status = brant_set(s->session, name, value, &err);
+  pthread_mutex_unlock(&s->lock);
+  Py_END_ALLOW_THREADS if (status != 0) return raise_error(&err);
+  Py_RETURN_NONE;
+}
+
+typedef struct statement {
+  session_object *s;
+  const char *sql;
+  brant_query *query;
+  int analyze, json;
+  char *text;
+} statement;
+
+static int do_submit(void *arg, brant_error *err) {
+  statement *st = arg;
+  pthread_mutex_lock(&st->s->lock);
+  int status = brant_submit(st->s->session, st->sql, &st->query, err);
+  pthread_mutex_unlock(&st->s->lock);
+  return status;
+}
+
+static int do_explain(void *arg, brant_error *err) {
+  statement *st = arg;
+  pthread_mutex_lock(&st->s->lock);
+  int status = brant_explain(st->s->session, st->sql, st->analyze, st->json, &st->text, err);
+  pthread_mutex_unlock(&st->s->lock);
+  return status;
+}
+
+static void stop_statement(void *arg) { brant_interrupt(((statement *)arg)->s->session); }
+
+/* False: an exception is set. */
+static bool run_statement(statement *st, int (*work)(void *, brant_error *)) {
+  job j = {.work = work, .stop = stop_statement, .arg = st};
+  bool signalled;
+  int status;
+  Py_BEGIN_ALLOW_THREADS status = run_waiting(&j, &signalled);
+  Py_END_ALLOW_THREADS if (!signalled && status == 0) return true;
+  if (status == 0) {
+    Py_BEGIN_ALLOW_THREADS if (st->query) brant_query_cancel(st->query);
+    brant_query_free(st->query);
+    brant_free(st->text);
+    Py_END_ALLOW_THREADS
+  }
+  if (!signalled) raise_error(&j.err);
+  return false;
+}
+
+static PyObject *session_submit(PyObject *self, PyObject *args) {
+  statement st = {.s = (session_object *)self};
+  if (!PyArg_ParseTuple(args, "s", &st.sql) || !opened(st.s)) return NULL;
+  if (!run_statement(&st, do_submit)) return NULL;
+  allocfunc alloc = (allocfunc)PyType_GetSlot(query_type, Py_tp_alloc);
+  query_object *q = (query_object *)alloc(query_type, 0);
+  if (q == NULL) {
+    brant_query_free(st.query);
+    return NULL;
+  }
+  q->query = st.query;
+  q->session = st.s;
+  Py_INCREF(self);
+  return (PyObject *)q;
+}
+
+static PyObject *session_explain(PyObject *self, PyObject *args) {
+  statement st = {.s = (session_object *)self};
+  if (!PyArg_ParseTuple(args, "s|pp", &st.sql, &st.analyze, &st.json) || !opened(st.s)) return NULL;
+  if (!run_statement(&st, do_explain)) return NULL;
+  PyObject *out = PyUnicode_FromString(st.text);
+  brant_free(st.text);
+  return out;
+}
+
+static PyObject *session_interrupt(PyObject *self, PyObject *unused) {
+  (void)unused;
+  session_object *s = (session_object *)self;
+  if (s->session) brant_interrupt(s->session);
+  Py_RETURN_NONE;
+}
+
+/* The engine's own thread. */
+static void on_event(void *arg, const char *json) {
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject *done = PyObject_CallFunction(arg, "s", json);
+  if (done == NULL) PyErr_WriteUnraisable(arg);
+  Py_XDECREF(done);
+  PyGILState_Release(gil);
+}
+
+static PyObject *session_subscribe(PyObject *self, PyObject *callable) {
+  session_object *s = (session_object *)self;
+  brant_error err;
+  int status;
+  if (!PyCallable_Check(callable)) {
+    PyErr_SetString(PyExc_TypeError, "subscribe wants a function of one text");
+    return NULL;
+  }
+  if (!opened(s) || PyList_Append(s->subscribers, callable) != 0) return NULL;
+  Py_BEGIN_ALLOW_THREADS pthread_mutex_lock(&s->lock);
+  status = brant_subscribe(s->session, on_event, callable, &err);
+  pthread_mutex_unlock(&s->lock);
+  Py_END_ALLOW_THREADS if (status != 0) return raise_error(&err);
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef session_methods[] = {
+    {"set", session_set, METH_VARARGS,
+     "set(name, value): a setting of brant (docs/settings.md) or of DuckDB, as text."},
+    {"submit", session_submit, METH_VARARGS, "submit(sql) -> Query: start one statement."},
+    {"explain", session_explain, METH_VARARGS,
+     "explain(sql, analyze=False, json=False) -> str: the stages; analyze runs it first."},
+    {"subscribe", session_subscribe, METH_O,
+     "subscribe(callable): called with each event as a JSON text, from the engine's thread; return soon."},
+    {"interrupt", session_interrupt, METH_NOARGS, "interrupt(): stop the submit or explain under way. Any thread."},
+    {"close", session_close, METH_NOARGS, "close(): cancel what runs, end the local workers, remove their files."},
+    {NULL, NULL, 0, NULL}};
+
+/* ---- the result as a stream that hears Ctrl-C */
+
+typedef struct heard_stream {
+  struct ArrowArrayStream inner;
+  query_object *query; /* a reference */
+  struct ArrowArray *into;
+  char error[2048];
+} heard_stream;
+
+static int do_next(void *arg, brant_error *err) {
+  heard_stream *h = arg;
+  (void)err;
+  return h->inner.get_next(&h->inner, h->into);
+}
+
+static void stop_stream(void *arg) { brant_query_cancel(((heard_stream *)arg)->query->query); }
+
+static int heard_schema(struct ArrowArrayStream *s, struct ArrowSchema *out) {
+  heard_stream *h = s->private_data;
+  return h->inner.get_schema(&h->inner, out);
+}
+
+static int heard_next(struct ArrowArrayStream *s, struct ArrowArray *out) {
+  heard_stream *h = s->private_data;
+  job j = {.work = do_next, .stop = stop_stream, .arg = h};
+  bool signalled;
+  h->into = out;
+  PyGILState_STATE state = PyGILState_Ensure(); /* who reads may hold the GIL or not: afterwards nobody here does */
+  PyThreadState *saved = PyEval_SaveThread();
+  int status = run_waiting(&j, &signalled);
+  PyEval_RestoreThread(saved);
+  PyGILState_Release(state);
+  if (!signalled) return status;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyErr_Clear(); /* nobody between us and Python would carry it: whoever reads raises KeyboardInterrupt (Query.interrupted) */
+  h->query->interrupted = true;
+  PyGILState_Release(gil);
+  if (status == 0 && out->release) out->release(out);
+  snprintf(h->error, sizeof h->error, "stopped by a signal");
+  return ECANCELED;
+}
+
+static const char *heard_error(struct ArrowArrayStream *s) {
+  heard_stream *h = s->private_data;
+  return h->error[0] ? h->error : h->inner.get_last_error(&h->inner);
+}
+
+static void heard_release(struct ArrowArrayStream *s) {
+  heard_stream *h = s->private_data;
+  h->inner.release(&h->inner);
+  PyGILState_STATE gil = PyGILState_Ensure();
+  Py_DECREF(h->query);
+  PyGILState_Release(gil);
+  free(h);
+  s->release = NULL;
+}
+
+static void free_stream_capsule(PyObject *capsule) {
+  struct ArrowArrayStream *s = PyCapsule_GetPointer(capsule, "arrow_array_stream");
+  if (s == NULL) return;
+  if (s->release) s->release(s);
+  free(s);
+}
+
+/* ---- Query */
+
+static PyObject *query_stream(PyObject *self, PyObject *args) {
+  query_object *q = (query_object *)self;
+  PyObject *requested = NULL;
+  brant_error err;
+  int status;
+  if (!PyArg_ParseTuple(args, "|O", &requested)) return NULL;
+  struct ArrowArrayStream *s = calloc(1, sizeof *s);
+  heard_stream *h = calloc(1, sizeof *h);
+  if (s == NULL || h == NULL) {
+    free(s);
+    free(h);
+    return PyErr_NoMemory();
+  }
+  Py_BEGIN_ALLOW_THREADS status = brant_query_stream(q->query, &h->inner, &err);
+  Py_END_ALLOW_THREADS if (status != 0) {
+    free(s);
+    free(h);
+    return raise_error(&err);
+  }
+  h->query = q;
+  Py_INCREF(self);
+  *s = (struct ArrowArrayStream){heard_schema, heard_next, heard_error, heard_release, h};
+  PyObject *capsule = PyCapsule_New(s, "arrow_array_stream", free_stream_capsule);
+  if (capsule == NULL) {
+    s->release(s);
+    free(s);
+  }
+  return capsule;
+}
+
+static PyObject *query_cancel(PyObject *self, PyObject *unused) {
+  (void)unused;
+  query_object *q = (query_object *)self;
+  Py_BEGIN_ALLOW_THREADS brant_query_cancel(q->query);
+  Py_END_ALLOW_THREADS Py_RETURN_NONE;
+}
+
+/* Raises the query's first error, if it has one. */
+static PyObject *query_check(PyObject *self, PyObject *unused) {
+  (void)unused;
+  query_object *q = (query_object *)self;
+  brant_error err;
+  if (q->interrupted) {
+    PyErr_SetNone(PyExc_KeyboardInterrupt);
+    return NULL;
+  }
+  if (brant_query_error(q->query, &err) != 0) return raise_error(&err);
+  Py_RETURN_NONE;
+}
+
+static PyObject *query_stats(PyObject *self, PyObject *unused) {
+  (void)unused;
+  brant_stats t = {.size = sizeof t};
+  brant_query_stats(((query_object *)self)->query, &t);
+  return Py_BuildValue(
+      "{s:I,s:I,s:I,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:d,s:d,s:i,s:i,s:K,s:K,s:K,s:K,s:K,s:K,s:s}", "stages",
+      t.stages, "stages_done", t.stages_done, "tasks", t.tasks, "tasks_done", t.tasks_done, "tasks_running",
+      t.tasks_running, "rows_read", (unsigned long long)t.rows_read, "rows_out", (unsigned long long)t.rows_out,
+      "rows_shuffled", (unsigned long long)t.rows_shuffled, "bytes_shuffled", (unsigned long long)t.bytes_shuffled,
+      "bytes_fetched", (unsigned long long)t.bytes_fetched, "spilled_bytes", (unsigned long long)t.spilled_bytes,
+      "peak_memory_bytes", (unsigned long long)t.peak_memory_bytes, "coordinator_memory_bytes",
+      (unsigned long long)t.coordinator_memory_bytes, "seconds", t.seconds, "cpu_seconds", t.cpu_seconds, "distributed",
+      t.distributed, "eager", t.eager, "retries", (unsigned long long)t.retries, "executors_lost",
+      (unsigned long long)t.executors_lost, "workers_lost", (unsigned long long)t.workers_lost, "second_attempts",
+      (unsigned long long)t.second_attempts, "outputs_lost", (unsigned long long)t.outputs_lost, "tasks_again",
+      (unsigned long long)t.tasks_again, "text", t.text);
+}
+
+static void query_dealloc(PyObject *self) {
+  query_object *q = (query_object *)self;
+  brant_query *query = q->query;
+  Py_BEGIN_ALLOW_THREADS brant_query_free(query);
+  Py_END_ALLOW_THREADS Py_DECREF(q->session);
+  free_object(self);
+}
+
+static PyMethodDef query_methods[] = {
+    {"__arrow_c_stream__", query_stream, METH_VARARGS,
+     "__arrow_c_stream__(requested_schema=None): the result as a PyCapsule, once; batches come as they are ready."},
+    {"cancel", query_cancel, METH_NOARGS, "cancel(): stop it; any thread, any time."},
+    {"check", query_check, METH_NOARGS,
+     "check(): raise the query's first error, or KeyboardInterrupt if Ctrl-C stopped it."},
+    {"stats", query_stats, METH_NOARGS, "stats() -> dict: how far it is, or how it was (bytes, seconds). Any thread."},
+    {NULL, NULL, 0, NULL}};
+
+/* ---- the module */
+
+static PyType_Slot session_slots[] = {
+    {Py_tp_new, session_new},
+    {Py_tp_dealloc, session_dealloc},
+    {Py_tp_methods, session_methods},
+    {Py_tp_doc,
+     "One engine: Session(*, workers, threads, memory_bytes, temp_dir, mode, distribute, listen_host, listen_port,\n"
+     "external_workers, secret, executors). include/brant.h says what each is; 0 and None are the defaults there."},
+    {0, NULL}};
+static PyType_Spec session_spec = {"brant._native.Session", sizeof(session_object), 0, Py_TPFLAGS_DEFAULT,
+                                   session_slots};
+
+static PyType_Slot query_slots[] = {{Py_tp_dealloc, query_dealloc},
+                                    {Py_tp_methods, query_methods},
+                                    {Py_tp_doc, "A statement under way; Session.submit makes it."},
+                                    {0, NULL}};
+static PyType_Spec query_spec = {"brant._native.Query", sizeof(query_object), 0,
+                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, query_slots};
+
+static PyObject *split_script(PyObject *module, PyObject *args) {
+  (void)module;
+  const char *script;
+  char **statements;
+  size_t n;
+  brant_error err;
+  if (!PyArg_ParseTuple(args, "s", &script)) return NULL;
+  if (brant_split(script, &statements, &n, &err) != 0) return raise_error(&err);
+  PyObject *out = PyList_New((Py_ssize_t)n);
+  for (size_t i = 0; out && i < n; i++) PyList_SetItem(out, (Py_ssize_t)i, PyUnicode_FromString(statements[i]));
+  brant_free(statements);
+  return out;
+}
+
+static PyObject *version(PyObject *module, PyObject *unused) {
+  (void)module;
+  (void)unused;
+  return PyUnicode_FromString(brant_version());
+}
+
+static PyMethodDef module_methods[] = {
+    {"split", split_script, METH_VARARGS, "split(script) -> list: its statements, cut at semicolons."},
+    {"version", version, METH_NOARGS, "version() -> str"},
+    {"set_error_type", set_error_type, METH_O,
+     "set_error_type(factory): called as factory(message, code, blame, errno, worker), gives the exception to raise."},
+    {NULL, NULL, 0, NULL}};
+
+static struct PyModuleDef module_def = {PyModuleDef_HEAD_INIT,
+                                        "brant._native",
+                                        "The engine behind the package brant.",
+                                        -1,
+                                        module_methods,
+                                        NULL,
+                                        NULL,
+                                        NULL,
+                                        NULL};
+
+PyMODINIT_FUNC PyInit__native(void); /* what Python looks for */
+PyMODINIT_FUNC PyInit__native(void) {
+  PyObject *m = PyModule_Create(&module_def);
+  main_thread = pthread_self();
+  if (m == NULL) return NULL;
+  session_type = (PyTypeObject *)PyType_FromSpec(&session_spec);
+  query_type = (PyTypeObject *)PyType_FromSpec(&query_spec);
+  if (session_type == NULL || query_type == NULL || PyModule_AddObject(m, "Session", (PyObject *)session_type) != 0 ||
+      PyModule_AddObject(m, "Query", (PyObject *)query_type) != 0)
+    return NULL;
+  Py_INCREF(session_type); /* the module has one reference, this file the other */
+  Py_INCREF(query_type);
+  return m;
+}
