@@ -20,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "tests/sim/planted"
+SCHEDULE = Path(os.environ.get("BRANT_SCHEDULE_DIR", ROOT / "src/schedule"))  # of a tree whose src/base and tests/sim fit
 RUN_S = 100  # for the seeds of one bug
 FLAGS = ["-std=gnu17", "-O2", "-D_GNU_SOURCE"]
 
@@ -52,17 +53,26 @@ def describe(patch):
     return " ".join(text.split())
 
 
+def compile_changed(home, work):
+    """Objects of the copy: only what differs is compiled, all of it when a header does."""
+    changed = [f for f in sorted((home / "src/schedule").glob("*.[ch]")) if f.read_bytes() != (SCHEDULE / f.name).read_bytes()]
+    sources = sorted((home / "src/schedule").glob("*.c"))
+    again = sources if any(f.suffix == ".h" for f in changed) else [f for f in sources if f in changed]
+    own = compile_all(again, [home / "src", ROOT / "src"], home / "o")
+    return own + [work / "schedule" / (f.stem + ".o") for f in sources if f not in again]
+
+
 def try_patch(patch, work, common, seeds):
     """(caught, line to print)"""
     home = work / patch.stem
-    shutil.copytree(Path(os.environ.get("BRANT_SCHEDULE_DIR", ROOT / "src/schedule")), home / "src/schedule")
+    shutil.copytree(SCHEDULE, home / "src/schedule")
     applied = subprocess.run(["patch", "-p1", "-s", "-f", "--no-backup-if-mismatch", "--fuzz=2", "-d", str(home), "-i", str(patch)],
                              capture_output=True, text=True, check=False)
     if applied.returncode:
         return False, "DOES NOT APPLY any more, write it anew:\n" + applied.stdout + applied.stderr
     program = home / "sim"
     try:
-        own = compile_all(sorted((home / "src/schedule").glob("*.c")), [home / "src", ROOT / "src"], home / "o")
+        own = compile_changed(home, work)
     except RuntimeError as e:
         return False, f"DOES NOT COMPILE: {e}"
     link(own + common, program)
@@ -91,8 +101,9 @@ def main():
     missed = 0
     with tempfile.TemporaryDirectory(prefix="brant-planted-") as t:
         work = Path(t)
-        sim = [s for s in sorted((ROOT / "tests/sim").glob("sim_*.c"))]
+        sim = sorted((ROOT / "tests/sim").glob("sim_*.c"))
         base = sorted((ROOT / "src/base").glob("*.c"))
+        compile_all(sorted(SCHEDULE.glob("*.c")), [ROOT / "src"], work / "schedule")
         common = compile_all(sim + base, [ROOT / "src", ROOT / "tests"], work / "common")
         with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
             found = pool.map(lambda f: try_patch(f.resolve(), work, common, a.seeds), patches)
