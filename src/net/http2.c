@@ -426,11 +426,21 @@ static bool read_once(br_h2 *c, size_t *got) {
   return !c->dying;
 }
 
+/* libuv says EBADF for whatever poll calls an error: the socket knows which it was. */
+static int socket_error(const br_h2 *c, int otherwise) {
+  int e = 0;
+  socklen_t n = sizeof e;
+  return getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &e, &n) == 0 && e != 0 ? e : otherwise;
+}
+
 static void on_poll(uv_poll_t *h, int status, int events) {
   br_h2 *c = h->data;
   if (c->dying) return;
   c->depth++;
-  if (status < 0) lost(c, -status, strerror(-status));
+  if (status < 0) {
+    int e = socket_error(c, -status);
+    lost(c, e, strerror(e));
+  }
   size_t turn = 0, got = 1;
   while (events & UV_READABLE && turn < H2_TURN_BYTES && got && !c->dying) {
     got = 0;
