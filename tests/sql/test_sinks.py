@@ -263,6 +263,20 @@ def test_tasks_in_passes(query, tmp_path, mode, options):
     assert duckdb.sql(f"{back} ORDER BY id").fetchall() == duckdb.sql(f"SELECT id, k, d FROM ({query}) ORDER BY id").fetchall()
 
 
+@pytest.mark.parametrize("settings", [{}, {"shuffle_backend": "files"}])
+@pytest.mark.parametrize("mode", ["staged", "eager"])
+def test_modes_and_backends(query, tmp_path, mode, settings):
+    (tmp_path / "shuffle").mkdir()
+    settings = {**settings, "shuffle_dir": tmp_path / "shuffle"} if settings else settings
+    q = f"SELECT id, k, s, d, day FROM ({query}) JOIN (SELECT id AS other FROM ({query})) ON id = other"
+    with brantlib.Session(workers=3, distribute="always", mode=mode, settings=settings) as s:
+        listed = copy(s, q, tmp_path / "o", "FORMAT parquet, PARTITION_BY k")
+        check_list(listed, tmp_path / "o", "parquet")
+        same_rows(query, "parquet", tmp_path / "o", listed)
+        assert copy(s, f"{q} ORDER BY id", tmp_path / "x.csv")[0]["rows"] == ROWS
+    assert list((tmp_path / "shuffle").iterdir()) == []
+
+
 # ---- existing targets
 
 
