@@ -61,8 +61,8 @@ static bool parse_source(const char **p, br_copy_text *out) {
   const char *t, *from, *end;
   size_t n;
   if (!br_token_next(p, &t, &n) || !br_token_is(t, n, "copy")) return false;
-  const char *start = *p;
   if (!br_token_next(p, &t, &n)) return false;
+  const char *start = t;
   if (n == 1 && *t == '(') {
     from = *p;
     *p = close_bracket(from, &end);
