@@ -15,10 +15,10 @@ from harness import Live, wait_for
 
 HERE = pathlib.Path(__file__).resolve().parent
 BACKENDS = ["flight", "files"]
-# Every row with its comment goes through the exchange; sixteen tasks read it, so that there are readers left when one has ended.
-QUERY = ("select count(*) as n, sum(length(c)) as s, sum(k) as k, sum(m) as m from (select l_orderkey as k, l_linenumber, l_comment as c, "
+# Every row with its comment goes through the exchange; 24 tasks read it, with work enough that most are to come when one has ended.
+QUERY = ("select count(*) as n, sum(length(md5(md5(c)))) as s, sum(k) as k, sum(m) as m from (select l_orderkey as k, l_linenumber, l_comment as c, "
          "count(*) as m from {} where l_orderkey <= 2000000 group by all)")
-SETTINGS = {"two_step_aggregate": "false", "partitions": "16", "broadcast_bytes": "0"}
+SETTINGS = {"two_step_aggregate": "false", "partitions": "24", "broadcast_bytes": "0"}
 LITTLE = 128 << 20  # a quarter of it for the store: most of the rows go to disk
 
 
@@ -406,14 +406,15 @@ def test_disk_that_cannot_be_written(box, backend, disk, lines, right):
             finish(q)
         assert e.value.code == "IO" and "Input/output error" in e.value.message and "cannot write" in e.value.message, e.value
         disk()
-        assert finish(live.session.submit(QUERY.format(lines)))[0] == right  # the session goes on
+        few = f"select l_linenumber % 2, count(*) from {lines} where l_orderkey < 9999 group by all"
+        assert sum(n for _, n in finish(live.session.submit(few))[0]) > 9000  # the session goes on
     assert_clean(box)
 
 
 def test_disk_of_one_worker_that_hangs(box, disk, lines, right):
     """A worker that waits for its disk is silent: after 10 s it's lost, and what it had is made again elsewhere."""
     (box.dir / "shared").mkdir()
-    with start(box, "flight", workers=3) as live:
+    with start(box, "flight") as live:
         q = live.session.submit(QUERY.format(lines))
         hold_first_reader(live, q)
         there = committed_files(box, "flight")
