@@ -27,7 +27,7 @@ static void test_seeds(void **state) {
   assert_true(st.alone > 200 && st.passes > 10);
   assert_true(st.retired > 500 && st.evicted > 200);
   assert_true(st.probes > 100 && st.probe_deaths > 50);
-  assert_true(st.releases > 50 && st.lost_messages > 50);
+  assert_true(st.releases > 50 && st.lost_messages > 50 && st.cuts > 20 && st.full_disks > 50);
   assert_true(st.late_answers > 500);
 }
 
