@@ -14,7 +14,8 @@ LIMIT_S = 1.0
 BUSY_CPU_S = 1.0  # of executors: more than reading the tables takes
 LINES = "'{}/lineitem/*.parquet'"
 
-# Each works for minutes, most of it inside one operator; the last three don't look at DuckDB's interrupt flag for long.
+# Each works for minutes, most of it inside one operator. The first two spend so long in one vector of rows, between two looks at DuckDB's
+# interrupt flag, that their executors are taken away.
 QUERIES = {
     "scan": f"select sum(length(sha256(repeat(l_comment, 2000)))) from {LINES}",
     "aggregate": f"select l_orderkey, count(*), max(length(sha256(repeat(l_comment, 2000)))) from {LINES} group by all",
