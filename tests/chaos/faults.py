@@ -227,7 +227,7 @@ class Run:
         self.strikers = [Striker(self, f if isinstance(f, Fault) else Fault.parse(f)) for f in faults]
         self.events, self.committed_by, self._hooks, self._timers = [], {}, [], []
         self.table = self.stats = self.error = self.cancelled = None
-        self._cancel = threading.Event()
+        self._cancel, self._started, self._number = threading.Event(), threading.Event(), None
 
     def on_event(self, condition, do):
         self._hooks.append((condition, do))
@@ -243,6 +243,13 @@ class Run:
         self._cancel.set()
 
     def _take(self, e):
+        """Events of this query, and of workers."""
+        if "query" in e:
+            if e["type"] == "query_started" and self._number is None and self.cluster.submitting is self:
+                self._number = e["query"]
+                self._started.set()
+            if e["query"] != self._number:
+                return
         self.events.append(e)
         if e["type"] == "task_done":
             self.committed_by.setdefault(e["worker"], set()).add((e["stage"], e["task"]))
@@ -263,7 +270,10 @@ class Run:
         try:
             for s in self.strikers:
                 s.arm()
-            q = session.submit(sql or self.query.sql)
+            with self.cluster.submit_lock:  # one at a time, so that it's known whose events come
+                self.cluster.submitting = self
+                q = session.submit(sql or self.query.sql)
+                assert self._started.wait(30), "the query did not start: is it distributed?"
             watchdog = threading.Thread(target=lambda: (self._cancel.wait(DEADLINE_S), q.cancel()))
             watchdog.start()
             try:

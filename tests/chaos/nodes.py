@@ -114,7 +114,7 @@ class Cluster:
         self.temps, self.env, self.options = temps or {}, env or {}, options
         self.workers, self.links, self._deferred = [], [], []
         self._link_relay = link_relay
-        self._new = threading.Condition()
+        self._new, self.submit_lock, self.submitting = threading.Condition(), threading.Lock(), None
         self.port = 7077 if network else free_port("127.0.0.1")
         os.environ["BRANT_TEST_MARK"], os.environ["BRANT_SECRET"] = box.mark, SECRET
         self.fds = descriptors()
