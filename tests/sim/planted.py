@@ -81,11 +81,9 @@ def try_patch(patch, work, common, seeds):
                              capture_output=True, text=True, timeout=RUN_S, check=False)
     except subprocess.TimeoutExpired:
         return False, f"NOT CAUGHT within {RUN_S} s"
-    seen = re.search(r"seed (\d+) failed: (.*)", run.stdout)
+    seen = re.search(r"seed (\d+) (?:failed: )?(.*)", run.stdout)
     if seen:
         return True, f"seed {seen[1]}: {seen[2]}"
-    if run.returncode < 0:
-        return True, f"crashed: {run.stderr.strip().splitlines()[-1:] or run.returncode}"
     return False, f"NOT CAUGHT by {seeds} seeds"
 
 
