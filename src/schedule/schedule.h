@@ -7,7 +7,7 @@
  * Attempts of a task are numbered from 1; 0 means "none". A task has at most two attempts under way: the second one is for a straggler.
  *
  * Modes. STAGED: a stage's tasks may run when all outputs that they read are committed. EAGER: also while they are being written, as
- * soon as each task they read is committed or has a slot (so producers never wait for slots that their readers hold; with one slot
+ * soon as each task of the stages they read is committed or has a slot (so producers never wait for slots that their readers hold; with one slot
  * that is STAGED). An attempt reads what its table version names: (map, attempt, worker), committed or growing. When a named
  * attempt that it still may be reading is lost or fails, the reading attempt is cancelled and its task runs again, uncharged.
  *
@@ -108,7 +108,7 @@ typedef enum br_action_kind {
   BR_ACT_TABLE, /* query, stage, version: the stage's output table changed: publish it (br_sched_output of each task, growing ones
                              included) to all workers before later RUNs;
                              worker set: the same table again, for this worker that has joined since */
-  BR_ACT_STAGE_DONE, /* query, stage: all its tasks are committed */
+  BR_ACT_STAGE_DONE, /* query, stage: nothing of it is left to run: all its tasks are committed (EAGER: or stopped) */
   BR_ACT_RESULT, /* query, stage, attempt: this result output is committed on worker/incarnation: the caller may read it */
   BR_ACT_RETIRE_STAGE, /* query, stage: its readers are committed; kept for recovery alone, the first to go when room is needed; a later
                              TABLE of the stage for all workers takes it back: it is needed again */
