@@ -51,7 +51,7 @@ void br_sink_free(br_sink *s);
 typedef struct br_sink_recovery {
   size_t finished; /* commits that were rolled forward */
   size_t removed;  /* staging directories without a complete journal */
-  size_t busy;     /* their writers live */
+  size_t busy;     /* their writers live, or are of another user */
 } br_sink_recovery;
 /* What dead writers left in a directory. A missing directory is fine. */
 BR_MUST_USE br_status br_sink_recover(const char *target, br_sink_recovery *out, br_error *err);

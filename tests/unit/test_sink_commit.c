@@ -294,6 +294,23 @@ static void the_next_writer_recovers(void **state) {
   assert_tree(b, NEW_TREE);
 }
 
+/* In a directory like /tmp anybody could leave a journal. */
+static void journals_of_others_are_left_alone(void **state) {
+  box *b = *state;
+  br_sink_recovery r;
+  br_error err;
+  char path[200];
+  if (geteuid() != 0) skip();
+  assert_false(commit_and_die(b, BR_SINK_NEW, 1));
+  snprintf(path, sizeof path, "%s/.brant-crash", b->target);
+  assert_int_equal(chown(path, 12345, 12345), 0);
+  assert_int_equal(br_sink_recover(b->target, &r, &err), BR_OK);
+  assert_int_equal(r.busy, 1);
+  assert_int_equal(chown(path, 0, 0), 0);
+  recover(b, 1, 0);
+  assert_tree(b, NEW_TREE);
+}
+
 static void the_living_are_left_alone(void **state) {
   box *b = *state;
   br_sink_recovery r;
@@ -407,6 +424,7 @@ int main(void) {
       T(killed_while_recovering),
       T(files_that_went_after_the_crash),
       T(the_next_writer_recovers),
+      T(journals_of_others_are_left_alone),
       T(the_living_are_left_alone),
       T(a_commit_that_fails_is_taken_back),
       T(a_zombie_adds_nothing),
