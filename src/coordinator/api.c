@@ -339,7 +339,8 @@ static int stream_schema(struct ArrowArrayStream *st, struct ArrowSchema *out) {
   br_error_clear(&err);
   if (schema == NULL && q->run != NULL && br_local_run_schema(q->run, &schema, &err) != BR_OK)
     return stream_failed(x, &err);
-  return ArrowSchemaDeepCopy(br_schema_arrow(schema), out);
+  int status = ArrowSchemaDeepCopy(br_schema_arrow(schema), out);
+  return status == 0 ? br_schema_plain_integers(out) : status;
 }
 
 static int stream_next(struct ArrowArrayStream *st, struct ArrowArray *out) {

@@ -14,6 +14,13 @@ def test_rows_come_back(session):
     assert r.stats()["rows_out"] == 10
 
 
+def test_wide_integers_are_decimals(session):
+    t = session.execute("select sum(i) s, [i::hugeint * 1000000000000000000000] l, (-5 - i)::hugeint h, {'a': null::hugeint} st"
+                        " from range(2) t(i) group by all order by h").arrow()
+    assert t.to_pylist() == [{"s": 1, "l": [10**21], "h": -6, "st": {"a": None}}, {"s": 0, "l": [0], "h": -5, "st": {"a": None}}]
+    assert str(t.schema.field("s").type) == "decimal128(38, 0)"
+
+
 def test_batches_one_by_one(session):
     rows = sum(b.num_rows for b in session.execute("select i from range(300000) t(i)").batches())
     assert rows == 300000
