@@ -15,7 +15,7 @@ static void random_inputs(sim_world *w, sim_query *q, uint32_t i) {
     uint32_t p = sim_chance(&w->rng, 600) ? i - 1 : sim_below(&w->rng, i);
     bool twice = false;
     for (size_t j = 0; j < st->n_inputs; j++) twice |= st->inputs[j].stage == p;
-    if (twice) continue;
+    if (twice && !sim_chance(&w->rng, 200)) continue; /* a self join */
     br_sched_input *in = &st->inputs[st->n_inputs++];
     *in = (br_sched_input){.stage = p, .kind = (br_read_kind)sim_below(&w->rng, 3)};
     if (in->kind != BR_READ_FORWARD) continue;
