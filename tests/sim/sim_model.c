@@ -65,9 +65,8 @@ static sim_attempt *take_answer(sim_world *w, const br_attempt_id *id, sim_worke
 static uint32_t failures(const sim_task *t) { return t->charged + t->deaths / SIM_DEATH + t->fetches; }
 
 static void wait_for_backoff(sim_world *w, sim_task *t) {
-  uint32_t n = failures(t);
-  if (n == 0) return; /* the user's fault: it does not start again */
-  uint64_t ms = n > 7 ? 10000 : 200u << (n - 1);
+  uint32_t n = failures(t); /* 0: a draining worker stopped it */
+  uint64_t ms = n > 7 ? 10000 : 200u << (n > 0 ? n - 1 : 0);
   t->not_before_ms = w->now_ms + (ms > 10000 ? 10000 : ms);
 }
 
@@ -98,20 +97,35 @@ static void complain(sim_world *w, const br_error *e, uint64_t sent_ms, uint32_t
   }
 }
 
+/* Not charged, but counted. One that was killed for its memory, and alone: nobody else can have been it. */
+static void executor_died(sim_task *t, const sim_attempt *a, const br_error *e) {
+  bool for_memory = e && e->code == BR_OUT_OF_MEMORY;
+  t->ooms += for_memory;
+  if (for_memory && a->alone)
+    t->charged++;
+  else
+    t->deaths += SIM_DEATH;
+}
+
 static void before_failed(sim_world *w, const br_event *ev, sim_worker *from) {
   sim_attempt *a = take_answer(w, &ev->attempt, from);
   if (a == NULL) return;
   sim_query *q = &w->q[a->q];
   sim_task *t = sim_task_of(q, a->id.stage, a->id.task);
-  t->avoids = from->id;
   if (ev->error->blame == BR_BLAME_USER) {
     q->poisoned = true;
-  } else if (ev->error->code == BR_FETCH) {
+    return; /* it does not start again */
+  }
+  if (ev->error->code == BR_FETCH) {
     t->fetches++;
+    t->avoids = ev->error->has_lost ? 0 : from->id;
     w->st.fetch_failures++;
     complain(w, ev->error, a->sent_ms, from->id);
-  } else {
+  } else if (ev->error->blame == BR_BLAME_EXECUTOR) {
+    executor_died(t, a, ev->error);
+  } else if (from->usable || ev->error->blame != BR_BLAME_WORKER) { /* one that drains may stop its tasks */
     t->charged++;
+    t->avoids = from->id;
     t->ooms += ev->error->code == BR_OUT_OF_MEMORY;
   }
   if (sim_n_current(t) == 0) wait_for_backoff(w, t); /* else the other one goes on */
@@ -167,12 +181,7 @@ static void before_executor(sim_world *w, const br_event *ev, sim_worker *from) 
     sim_attempt *a = take_answer(w, &ev->attempts[i], from);
     if (a == NULL) continue;
     sim_task *t = sim_task_of(&w->q[a->q], a->id.stage, a->id.task);
-    bool for_memory = ev->error && ev->error->code == BR_OUT_OF_MEMORY;
-    t->ooms += for_memory;
-    if (for_memory && a->alone)
-      t->charged++; /* nobody else can have been it */
-    else
-      t->deaths += SIM_DEATH;
+    executor_died(t, a, ev->error);
     if (sim_n_current(t) == 0) wait_for_backoff(w, t);
   }
 }

@@ -20,6 +20,11 @@ void sim_kill_executor(sim_world *w, uint32_t i, bool for_memory) {
   for (size_t k = 0; k < w->n_att; k++) {
     sim_attempt *a = &w->att[k];
     if (a->worker != i || a->flight != SIM_RUNS) continue;
+    if (sim_chance(&w->rng, 200)) { /* its worker says it one by one */
+      br_fail(&a->error, for_memory ? BR_OUT_OF_MEMORY : BR_LOST, BR_BLAME_EXECUTOR, "its executor died");
+      say_failed(w, a);
+      continue;
+    }
     sim_end_attempt(w, a);
     ids[n++] = a->id;
   }
@@ -27,6 +32,15 @@ void sim_kill_executor(sim_world *w, uint32_t i, bool for_memory) {
   br_event ev = {
       .kind = BR_EV_EXECUTOR_LOST, .n_attempts = n, .slots = for_memory}; /* slots: no error travels with it */
   if (n > 0) sim_send(w, i, ev, ids);
+}
+
+void sim_stop_all(sim_world *w, uint32_t i) {
+  for (size_t k = 0; k < w->n_att; k++) {
+    sim_attempt *a = &w->att[k];
+    if (a->worker != i || a->flight != SIM_RUNS) continue;
+    br_fail(&a->error, BR_CANCELLED, BR_BLAME_WORKER, "the worker leaves");
+    say_failed(w, a);
+  }
 }
 
 void sim_stop_soon(sim_world *w, uint32_t attempt) {

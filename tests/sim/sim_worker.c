@@ -196,10 +196,12 @@ static void fence(sim_world *w, uint32_t i) {
 }
 
 static void leave(sim_world *w, uint32_t i) {
-  if (w->w[i].active > 0 && sim_chance(&w->rng, 900))
+  if (w->w[i].active > 0 && sim_chance(&w->rng, 900)) {
     sim_push(w, w->now_ms + 500, SIM_LEAVE)->w = i;
-  else
-    sim_kill_worker(w, i, true, !w->f.no_worker_end);
+    return;
+  }
+  if (sim_chance(&w->rng, 500)) sim_stop_all(w, i);
+  sim_kill_worker(w, i, true, !w->f.no_worker_end);
 }
 
 void sim_worker_event(sim_world *w, sim_event *e) {

@@ -270,6 +270,7 @@ void sim_forget(sim_world *w, uint32_t i, const br_action *a, uint32_t attempt);
 /* sim_task.c */
 void sim_run_attempt(sim_world *w, uint32_t attempt);
 void sim_stop_soon(sim_world *w, uint32_t attempt);
+void sim_stop_all(sim_world *w, uint32_t i); /* its worker leaves */
 void sim_kill_executor(sim_world *w, uint32_t i, bool for_memory);
 void sim_end_attempt(sim_world *w, sim_attempt *a);
 bool sim_attempt_event(sim_world *w, sim_event *e); /* true: it was put back, for later */
