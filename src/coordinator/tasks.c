@@ -120,6 +120,14 @@ static uint64_t input_rows(const br_query *q, const Brant__Pb__PartitionRef *ref
   return rows;
 }
 
+/* The input's share of what its stage should give. */
+static uint64_t guessed_rows(const br_query *q, const Brant__Pb__PartitionRef *ref) {
+  const br_stage_run *p = &q->runs[ref->stage];
+  double partitions = p->plan->partitions ? p->plan->partitions : 1;
+  return (uint64_t)((double)stage_rows(p) * (ref->last - ref->first) / partitions * (ref->map_last - ref->map_first) /
+                    p->n_tasks);
+}
+
 static Brant__Pb__TaskInput *make_input(br_query *q, const br_stage *s, const br_stage_input *in, uint32_t task,
                                         br_version_fn version, void *arg, br_arena *arena) {
   Brant__Pb__TaskInput *out = br_arena_alloc(arena, sizeof *out);
@@ -135,7 +143,7 @@ static Brant__Pb__TaskInput *make_input(br_query *q, const br_stage *s, const br
   out->n_types = producer->n_columns;
   out->ordered = in->ordered;
   out->rows_known = rows_known(q, out->ref);
-  out->rows = out->rows_known ? input_rows(q, out->ref) : 0;
+  out->rows = out->rows_known ? input_rows(q, out->ref) : guessed_rows(q, out->ref);
   return out;
 }
 

@@ -93,7 +93,7 @@ BR_MUST_USE br_status br_session_schema(br_session *s, const char *const *types,
 typedef struct br_run_input {
   uint32_t number;   /* input(number) in the SQL */
   br_schema *schema; /* borrowed; the columns of input(number) */
-  uint64_t rows;     /* cardinality for the optimizer */
+  uint64_t rows;     /* cardinality for the optimizer; not rows_known: an estimate, 0 is none */
   bool rows_known;
   bool ordered; /* one reader, batches in the order of next() */
   /* The next batch, from any DuckDB thread, several at once. May block (bounded by cancel). *out NULL: end. */

@@ -101,7 +101,8 @@ static void bind(duckdb_bind_info info) {
     return;
   }
   for (size_t i = 0; i < input->n_columns; i++) duckdb_bind_add_result_column(info, input->names[i], input->types[i]);
-  if (input->in->rows_known) duckdb_bind_set_cardinality(info, input->in->rows, true);
+  if (input->in->rows_known || input->in->rows > 0) /* or an estimate: without one DuckDB takes it for tiny */
+    duckdb_bind_set_cardinality(info, input->in->rows, input->in->rows_known);
   scan *bound = br_calloc(1, sizeof *bound);
   bound->ctx = s->run;
   bound->input = input;

@@ -237,7 +237,11 @@ static void rows_of_growing_inputs(void **state) {
   q->runs[0].done--;
   Brant__Pb__TaskInput *in = message(q, 2, 1, a)->inputs[0];
   assert_false(in->rows_known);
-  assert_int_equal(in->rows, 0);
+  assert_int_equal(in->rows, 0); /* nothing was estimated, nothing is there yet */
+  q->stages->stages[0].rows = 4000;
+  assert_int_equal(message(q, 2, 1, a)->inputs[0]->rows, 1000);
+  q->runs[0].rows_out = 8000; /* there are more already */
+  assert_int_equal(message(q, 2, 1, a)->inputs[0]->rows, 2000);
   for (uint32_t i = 0; i < N_STAGES; i++) assert_int_equal(message(q, i, 0, a)->output->publish, i < N_STAGES - 1);
   q->eager = false;
   assert_false(message(q, 0, 0, a)->output->publish);
