@@ -231,6 +231,7 @@ uint32_t br_sched_failures(const sched_task *t) {
 }
 
 static bool may_pass(const br_error *e) {
+  if (e->blame == BR_BLAME_WORKER) return true; /* one that leaves may be heard to stop its tasks before it says so */
   switch (e->code) {
     case BR_LOST:
     case BR_IO:

@@ -90,9 +90,78 @@ static void test_straggler_is_seen_when_needs_vanish(void **state) {
   h_free(h);
 }
 
+static size_t find_on(const harness *h, uint64_t query, uint32_t worker) {
+  size_t i = 0;
+  while (i < h->n_runs && (h->runs[i].query != query || h->runs[i].worker != worker || h->cancelled[i])) i++;
+  assert_true(i < h->n_runs);
+  return i;
+}
+
+static void wait_ms(harness *h, uint64_t ms) {
+  for (; ms > 0; ms -= 50) {
+    hear_all(h);
+    h_tick(h, 50);
+  }
+}
+
+/* A second attempt closes the readers of its stage; one of them waits for a whole worker, that is kept for it, and given back in that moment:
+ * somebody else's task, which must not go where there is a slot, gets it at once. */
+static void test_a_kept_worker_is_given_back(void **state) {
+  (void)state;
+  const br_sched_stage a[] = {{.tasks = 4}, {.tasks = 1, INPUTS(ALL(0)), .result = true}};
+  static const br_sched_stage b[] = {{.tasks = 6, .result = true}};
+  br_error disk;
+  br_fail(&disk, BR_IO, BR_BLAME_TASK, "made up");
+  harness *h = h_new(&quick);
+  for (uint32_t w = 1; w <= 3; w++) h_join(h, w, 2);
+  h_step(h, (br_event){.kind = BR_EV_QUERY, .query = 1, .stages = a, .n_stages = 2, .mode = BR_SCHED_EAGER});
+  uint32_t no_memory = h->runs[h_find(h, 1, 1, 0)].worker, kept = no_memory == 1 ? 2 : 1, slow = no_memory == 3 ? 2 : 3,
+           other = 6 - kept - slow;
+  h_fail(h, 1, 1, 0, BR_OUT_OF_MEMORY, BR_BLAME_TASK);
+  uint32_t last = h->runs[find_on(h, 1, kept)].attempt.task;
+  for (uint32_t t = 0; t < 4; t++)
+    if (t != last) h_done(h, 1, 0, t);
+  h_fail(h, 1, 0, last, BR_IO, BR_BLAME_TASK);
+  h_query(h, 2, b, 1); /* has all slots */
+  assert_int_equal(h->n_runs, 6);
+  wait_ms(h, 500);
+  h_answer(h, find_on(h, 2, slow), BR_EV_TASK_DONE, NULL); /* there the last task runs again */
+  assert_int_equal(h->runs[h_find(h, 1, 0, last)].worker, slow);
+  h_answer(h, find_on(h, 2, kept), BR_EV_TASK_DONE, NULL);
+  assert_false(h_runs(h, 1, 1, 0)); /* the reader waits for this one to be empty */
+  uint32_t task = h->runs[find_on(h, 2, other)].attempt.task;
+  h_answer(h, find_on(h, 2, other), BR_EV_TASK_FAILED, &disk);
+  for (int i = 0; i < 60 && !(h_act(h, BR_ACT_RUN) && h->runs[h->n_runs - 1].query == 2); i++) {
+    assert_false(h_runs(h, 2, 0, task));
+    hear_all(h);
+    h_tick(h, 50);
+  }
+  assert_int_equal(h_count(h, BR_ACT_RUN), 2); /* the second attempt, and in the same step */
+  assert_true(h_act(h, BR_ACT_RUN)->second);
+  assert_int_equal(h->runs[h_find(h, 2, 0, task)].worker, kept);
+  h_free(h);
+}
+
+/* A worker that leaves stops its tasks; that it drains arrives later. */
+static void test_a_worker_stops_a_task_before_it_says_that_it_drains(void **state) {
+  (void)state;
+  static const br_sched_stage one[] = {{.tasks = 1, .result = true}};
+  harness *h = h_new(NULL);
+  h_join(h, 1, 1);
+  h_join(h, 2, 1);
+  h_query(h, 7, one, 1);
+  h_fail(h, 7, 0, 0, BR_CANCELLED, BR_BLAME_WORKER);
+  assert_int_equal(h_count(h, BR_ACT_QUERY_FAILED), 0);
+  h_tick(h, 200);
+  h_done(h, 7, 0, 0);
+  assert_int_equal(h_count(h, BR_ACT_RESULT), 1);
+  h_free(h);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_first_of_two_loses_what_it_wrote),
-                                     cmocka_unit_test(test_second_of_two_loses_what_it_wrote),
-                                     cmocka_unit_test(test_straggler_is_seen_when_needs_vanish)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_first_of_two_loses_what_it_wrote), cmocka_unit_test(test_second_of_two_loses_what_it_wrote),
+      cmocka_unit_test(test_straggler_is_seen_when_needs_vanish), cmocka_unit_test(test_a_kept_worker_is_given_back),
+      cmocka_unit_test(test_a_worker_stops_a_task_before_it_says_that_it_drains)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
