@@ -62,9 +62,12 @@ class Network:
         self.rules(i, "in iifname eth0 drop", "out oifname eth0 drop")
 
     def refuse(self, i, other):
-        """Connections from worker i to worker `other` are reset, old ones too."""
-        self.rules(i, f"out ip daddr {self.address(other)} meta l4proto tcp reject with tcp reset",
-                   f"in ip saddr {self.address(other)} meta l4proto tcp reject with tcp reset")
+        """What comes from worker `other` is answered with a reset, also on old connections."""
+        self.rules(i, f"in ip saddr {self.address(other)} tcp flags & rst == 0 reject with tcp reset")
+
+    def ignore(self, i, other):
+        """What comes from worker `other` vanishes."""
+        self.rules(i, f"in ip saddr {self.address(other)} drop")
 
     def slow(self, i, rate="20mbit"):
         self.inside(i, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "64kb", "latency", "400ms")

@@ -35,7 +35,8 @@ KINDS = {
     "stop-worker": (1, TASK_EVENTS), "stop-executor": (0.7, TASK_EVENTS), "join-worker": (2, TASK_EVENTS[:4]),
     "flip": (5, ("bytes",)), "reset": (4, ("bytes",)), "close": (4, ("bytes",)), "refuse": (2, TASK_EVENTS), "silent": (0.7, TASK_EVENTS),
     "delay": (1, TASK_EVENTS[:4]), "unlink-files": (2, TASK_EVENTS[:4]), "flip-files": (3, TASK_EVENTS[:4]),
-    "cut-files": (2, TASK_EVENTS[:4]), "cancel": (1, TASK_EVENTS[:4]), "link-reset": (2, TASK_EVENTS), "link-refuse": (1, TASK_EVENTS[:4]), "fill-disk": (1, TASK_EVENTS[:4]),
+    "cut-files": (2, TASK_EVENTS[:4]), "cancel": (1, TASK_EVENTS[:4]),
+    "link-reset": (2, TASK_EVENTS), "link-refuse": (1, TASK_EVENTS[:4]), "fill-disk": (1, TASK_EVENTS[:4]),
 }
 VARIATIONS = {"partitions": ["0", "1", "3", "8", "13"], "shuffle_compression": ["none", "lz4"], "split_bytes": ["1MB", "0", "4MB"],
               "filter_bytes": ["0", "32MiB"], "shuffle_backend": ["flight", "files"]}
