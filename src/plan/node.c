@@ -316,6 +316,7 @@ static br_status columns_of(br_arena *a, br_node *n, br_error *err) {
       return BR_OK;
     case BR_NODE_EMPTY: return empty_columns(a, n, err);
     case BR_NODE_PIVOT: pivot_columns(a, n); return BR_OK;
+    case BR_NODE_CALLS: /* not from JSON */
     case BR_NODE_OTHER: set_columns(a, n, 0); return BR_OK;
   }
   return BR_OK;

@@ -40,6 +40,7 @@ typedef enum br_node_kind {
   BR_NODE_EMPTY,
   BR_NODE_SAMPLE,
   BR_NODE_PIVOT,
+  BR_NODE_CALLS, /* ours (steps.h): the child's columns, then one a call of a user's function, in "calls" */
   BR_NODE_OTHER
 } br_node_kind;
 

@@ -339,6 +339,7 @@ const char *br_e_node(br_emit *e, const br_node *n, const br_rel *children) {
     case BR_NODE_EMPTY: return no_rows(e, n);
     case BR_NODE_SAMPLE: return sample(e, n, children);
     case BR_NODE_PIVOT: return pivot(e, n, children);
+    case BR_NODE_CALLS: br_e_unsupported(e, "a call of a user's function inside what runs as one statement"); return "";
     case BR_NODE_OTHER: break;
   }
   br_e_unsupported(e, "the plan node %.60s", n->type);

@@ -49,6 +49,11 @@ void br_open_scan(br_dist *d, br_open *o, br_stage_scan s, bool split) {
   add_scan(d, o, s);
 }
 
+void br_open_step(br_dist *d, br_open *o, br_stage_step s) {
+  o->steps = grown(d, o->steps, &o->cap_steps, o->n_steps, sizeof *o->steps);
+  o->steps[o->n_steps++] = s;
+}
+
 static const char *joined(br_dist *d, const char *a, const char *separator, const char *b) {
   if (!a || !*a) return b;
   if (!b || !*b) return a;
@@ -87,6 +92,8 @@ br_open *br_open_merge(br_dist *d, const br_open *a, const br_open *b) {
   for (size_t i = 0; i < b->n_inputs; i++) add_input(d, o, b->inputs[i]);
   for (size_t i = 0; i < a->n_scans; i++) br_open_scan(d, o, a->scans[i], (int)i == a->split_scan);
   for (size_t i = 0; i < b->n_scans; i++) br_open_scan(d, o, b->scans[i], (int)i == b->split_scan);
+  for (size_t i = 0; i < a->n_steps; i++) br_open_step(d, o, a->steps[i]);
+  for (size_t i = 0; i < b->n_steps; i++) br_open_step(d, o, b->steps[i]);
   const br_open *keyed = b->rule == BR_RULE_NONE ? a : a->rule == BR_RULE_NONE ? b : NULL;
   if (keyed) {
     o->key_producer = keyed->key_producer;
@@ -285,7 +292,16 @@ size_t br_count_text(const char *sql, const char *token) {
   return count;
 }
 
-/* Inputs get the numbers 0, 1, … in the order of the list. */
+static size_t final_number(const br_open *o, int64_t number) {
+  for (size_t i = 0; i < o->n_inputs; i++)
+    if (o->inputs[i].number == number) return i;
+  for (size_t i = 0; i < o->n_steps; i++)
+    if (o->steps[i].number == number) return o->n_inputs + i;
+  BR_ASSERT(!"a text reads what its stage has not");
+  return 0;
+}
+
+/* Inputs get the numbers 0, 1, … in the order of the list, then the steps. */
 static char *renumbered(br_dist *d, const br_open *o, const char *sql) {
   br_buf b = {0};
   size_t length = 0;
@@ -296,10 +312,7 @@ static char *renumbered(br_dist *d, const br_open *o, const char *sql) {
       br_buf_add(&b, s, length);
       continue;
     }
-    size_t at = 0;
-    while (at < o->n_inputs && o->inputs[at].number != number) at++;
-    BR_ASSERT(at < o->n_inputs);
-    br_buf_printf(&b, "input(%zu)", at);
+    br_buf_printf(&b, "input(%zu)", final_number(o, number));
   }
   char *text = br_arena_strdup(d->arena, br_buf_cstr(&b));
   br_buf_free(&b);
@@ -312,20 +325,43 @@ static const char *renumbered_filters(br_dist *d, const br_open *o, const char *
     if (o->inputs[i].kind != BR_EX_FILTER) continue;
     char *old = br_arena_printf(d->arena, BR_FILTER_BEGIN, o->inputs[i].number);
     const char *at = strstr(sql, old);
-    BR_ASSERT(at != NULL);
+    if (!at) continue; /* it is in the text of a step */
     char *now = br_arena_printf(d->arena, BR_FILTER_BEGIN, (uint32_t)i);
     sql = br_arena_printf(d->arena, "%.*s%s%s", (int)(at - sql), sql, now, at + strlen(old));
   }
   return sql;
 }
 
+static const char *final_text(br_dist *d, const br_open *o, const char *sql) {
+  return renumbered_filters(d, o, renumbered(d, o, sql));
+}
+
+/* In the stage's own text and those of its steps together. */
+static size_t count_reads(const br_open *o, const char *sql, uint32_t number) {
+  size_t count = br_count_input(sql, number);
+  for (size_t i = 0; i < o->n_steps; i++) count += br_count_input(o->steps[i].sql, number);
+  return count;
+}
+
+static size_t count_tokens(const br_open *o, const char *sql, const char *token) {
+  size_t count = br_count_text(sql, token);
+  for (size_t i = 0; i < o->n_steps; i++) count += br_count_text(o->steps[i].sql, token);
+  return count;
+}
+
+static br_status read_once(const br_open *o, const char *sql, uint32_t number, br_error *err) {
+  size_t count = count_reads(o, sql, number);
+  if (count == 1) return BR_OK;
+  return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "a stage reads input(%u) %zu times instead of once: %.600s",
+                 number, count, sql);
+}
+
 static br_status check_sources(const br_open *o, const char *sql, br_error *err) {
   for (size_t i = 0; i < o->n_inputs; i++)
-    if (o->inputs[i].kind != BR_EX_BOUNDS && br_count_input(sql, o->inputs[i].number) != 1)
-      return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "a stage reads input(%u) %zu times instead of once: %.600s",
-                     o->inputs[i].number, br_count_input(sql, o->inputs[i].number), sql);
+    if (o->inputs[i].kind != BR_EX_BOUNDS) BR_TRY(read_once(o, sql, o->inputs[i].number, err));
+  for (size_t i = 0; i < o->n_steps; i++) BR_TRY(read_once(o, sql, o->steps[i].number, err));
   for (size_t i = 0; i < o->n_scans; i++)
-    if (br_count_text(sql, o->scans[i].token) != 1)
+    if (count_tokens(o, sql, o->scans[i].token) != 1)
       return br_fail(err, BR_UNSUPPORTED, BR_BLAME_NONE, "the query's own text holds %s, which stands for a scan",
                      o->scans[i].token);
   return BR_OK;
@@ -348,7 +384,7 @@ static br_status closing_text(br_dist *d, const br_drel *r, size_t branch, const
   br_buf_printf(&b, "\nFROM %s t", br_block(d, r->branches[branch].sql));
   s->sql = br_buf_cstr(&b);
   BR_TRY_GOTO(check_sources(r->branches[branch].open, s->sql, err));
-  s->sql = renumbered_filters(d, r->branches[branch].open, renumbered(d, r->branches[branch].open, s->sql));
+  s->sql = final_text(d, r->branches[branch].open, s->sql);
 done:
   br_buf_free(&b);
   return status;
@@ -372,11 +408,16 @@ br_status br_close(br_dist *d, const br_drel *r, size_t branch, const br_closing
   s.types = br_arena_alloc(d->arena, (r->n_columns + 1) * sizeof *s.types);
   BR_TRY(closing_text(d, r, branch, c, &s, err));
   s.id = (uint32_t)out->n_stages;
+  for (size_t i = 0; i < o->n_steps; i++)
+    o->steps[i].sql = final_text(d, o, o->steps[i].sql); /* before the numbers change */
   s.inputs = o->inputs;
   s.n_inputs = o->n_inputs;
   for (size_t i = 0; i < s.n_inputs; i++) s.inputs[i].number = (uint32_t)i;
   s.scans = o->scans;
   s.n_scans = o->n_scans;
+  s.steps = o->steps;
+  s.n_steps = o->n_steps;
+  for (size_t i = 0; i < s.n_steps; i++) s.steps[i].number = (uint32_t)(s.n_inputs + i);
   s.split_scan = o->rule == BR_RULE_SPLITS ? o->split_scan : -1;
   s.rule = task_rule(o->rule);
   s.output = c->output;

@@ -14,6 +14,8 @@
 static bool reads_twice(const br_open *o, const char *sql) {
   for (size_t i = 0; i < o->n_inputs; i++)
     if (br_count_input(sql, o->inputs[i].number) > 1) return true;
+  for (size_t i = 0; i < o->n_steps; i++)
+    if (br_count_input(sql, o->steps[i].number) > 1) return true;
   for (size_t i = 0; i < o->n_scans; i++)
     if (br_count_text(sql, o->scans[i].token) > 1) return true;
   return false;
@@ -197,6 +199,7 @@ br_status br_walk(br_dist *d, const br_node *n, br_drel *out, br_error *err) {
     case BR_NODE_FILTER: return stays(d, n, "filter", out, err);
     case BR_NODE_UNNEST: return stays(d, n, "unnest", out, err);
     case BR_NODE_PIVOT: return stays(d, n, "pivot", out, err);
+    case BR_NODE_CALLS: return br_dist_calls(d, n, out, err);
     case BR_NODE_AGGREGATE: return br_dist_aggregate(d, n, out, err);
     case BR_NODE_JOIN:
     case BR_NODE_ANY_JOIN:

@@ -31,6 +31,8 @@ typedef struct br_open {
   br_stage_scan *scans;
   size_t n_scans, cap_scans;
   int split_scan;
+  br_stage_step *steps; /* in the order of their making: a step reads earlier ones only */
+  size_t n_steps, cap_steps;
   bool indeterminate;
   /* All rows come from one HASH input: the values of its hash key k are column key_at[k] of that producer's output (-1: not
    * stored). What happens in this stage can only take values away. */
@@ -103,6 +105,7 @@ typedef struct br_dist {
 br_open *br_open_new(br_dist *d, br_rule rule);
 uint32_t br_open_input(br_dist *d, br_open *o, uint32_t producer, br_exchange_kind kind, bool ordered); /* its number */
 void br_open_scan(br_dist *d, br_open *o, br_stage_scan s, bool split);
+void br_open_step(br_dist *d, br_open *o, br_stage_step s);
 void br_open_label(br_dist *d, br_open *o, const char *fmt, ...) BR_PRINTF(3, 4);
 void br_open_why(br_dist *d, br_open *o, const char *fmt, ...) BR_PRINTF(3, 4);
 /* Rows of a and b meet in one stage. Their rules must fit: none with any, one with one, partitions with partitions. */
@@ -216,6 +219,7 @@ BR_MUST_USE br_status br_dist_top_n(br_dist *d, const br_node *n, br_drel *out, 
 BR_MUST_USE br_status br_dist_limit(br_dist *d, const br_node *n, br_drel *out, br_error *err);
 BR_MUST_USE br_status br_dist_sample(br_dist *d, const br_node *n, br_drel *out, br_error *err);
 BR_MUST_USE br_status br_dist_window(br_dist *d, const br_node *n, br_drel *out, br_error *err);
+BR_MUST_USE br_status br_dist_calls(br_dist *d, const br_node *n, br_drel *out, br_error *err);
 
 /* ---- aggregate_split.c: one aggregate as partial columns and a final expression */
 typedef struct br_split_agg {

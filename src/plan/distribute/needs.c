@@ -135,6 +135,11 @@ static void child_needs(br_dist *d, const br_node *n) {
       want_refs(d, c, 0, br_j_get(j, "expressions"));
       break;
     case BR_NODE_SAMPLE: want_mapped(d, n, 0, c, ""); break;
+    case BR_NODE_CALLS:
+      want_mapped(d, n, 0, c, "");
+      for (size_t i = c->n_columns; i < n->n_columns; i++)
+        if (wanted(d, n, i)) want_refs(d, c, 0, br_j_at(j, "calls", i - c->n_columns));
+      break;
     case BR_NODE_JOIN:
     case BR_NODE_ANY_JOIN:
     case BR_NODE_ASOF_JOIN:

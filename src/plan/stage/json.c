@@ -32,6 +32,25 @@ static json_t *scans_json(const br_stage *s) {
   return list;
 }
 
+static json_t *steps_json(const br_stage *s) {
+  json_t *list = json_array();
+  for (size_t i = 0; i < s->n_steps; i++) {
+    const br_stage_step *step = &s->steps[i];
+    json_t *calls = json_array(), *types = json_array();
+    for (size_t c = 0; c < step->n_calls; c++) {
+      json_t *arguments = json_array();
+      for (size_t a = 0; a < step->calls[c].n_arguments; a++)
+        json_array_append_new(arguments, json_integer((json_int_t)step->calls[c].arguments[a]));
+      json_array_append_new(calls, json_pack("{s:s, s:o}", "function", step->calls[c].name, "arguments", arguments));
+    }
+    for (size_t t = 0; t < step->n_columns + step->n_calls; t++)
+      json_array_append_new(types, json_string(step->types[t]));
+    json_array_append_new(list, json_pack("{s:i, s:s, s:b, s:o, s:o}", "number", (int)step->number, "sql", step->sql,
+                                          "ordered", (int)step->ordered, "calls", calls, "types", types));
+  }
+  return list;
+}
+
 static json_t *stage_json(const br_stage *s) {
   json_t *types = json_array();
   for (size_t i = 0; i < s->n_columns; i++) json_array_append_new(types, json_string(s->types[i]));
@@ -47,6 +66,7 @@ static json_t *stage_json(const br_stage *s) {
   json_object_set_new(o, "bytes", estimate(s->bytes));
   json_object_set_new(o, "inputs", inputs_json(s));
   json_object_set_new(o, "scans", scans_json(s));
+  if (s->n_steps) json_object_set_new(o, "steps", steps_json(s));
   return o;
 }
 

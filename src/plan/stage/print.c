@@ -60,6 +60,20 @@ static void print_exchange(br_buf *out, const br_stage *producer, const br_stage
   br_buf_char(out, '\n');
 }
 
+/* "input(1) <- embed(c1), detect(c0, c2) over" and the SQL that gives their arguments. */
+static void print_step(br_buf *out, const br_stage_step *step, unsigned depth) {
+  indent(out, depth);
+  br_buf_printf(out, "input(%u) <- ", step->number);
+  for (size_t i = 0; i < step->n_calls; i++) {
+    br_buf_printf(out, "%s%s(", i ? ", " : "", step->calls[i].name);
+    for (size_t a = 0; a < step->calls[i].n_arguments; a++)
+      br_buf_printf(out, "%sc%u", a ? ", " : "", step->calls[i].arguments[a]);
+    br_buf_str(out, ")");
+  }
+  br_buf_printf(out, " in processes%s, over\n", step->ordered ? ", in order" : "");
+  print_sql(out, step->sql, depth + 1);
+}
+
 static void print_stage(br_buf *out, const br_stages *s, uint32_t id, bool *seen, unsigned depth) {
   const br_stage *st = &s->stages[id];
   indent(out, depth);
@@ -86,6 +100,7 @@ static void print_stage(br_buf *out, const br_stages *s, uint32_t id, bool *seen
     br_buf_char(out, '\n');
   }
   print_sql(out, st->sql, depth + 1);
+  for (size_t i = st->n_steps; i-- > 0;) print_step(out, &st->steps[i], depth + 1);
   for (size_t i = 0; i < st->n_inputs; i++) {
     print_exchange(out, &s->stages[st->inputs[i].producer], &st->inputs[i], i, depth + 1);
     print_stage(out, s, st->inputs[i].producer, seen, depth + 2);

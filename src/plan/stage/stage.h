@@ -7,6 +7,7 @@
 #define BRANT_PLAN_STAGE_H
 
 #include "plan/decompile/decompile.h"
+#include "plan/steps.h"
 
 typedef enum br_exchange_kind {
   BR_EX_FORWARD,   /* consumer task i reads producer task i's output (stays on its node when it can) */
@@ -50,6 +51,26 @@ typedef struct br_stage_scan {
   double rows; /* estimate after pushed filters */
 } br_stage_scan;
 
+/* Users' functions, called between two SQL texts: what the step's SQL gives goes to processes, which append columns, and
+ * input(number) is all of it. */
+typedef struct br_step_call {
+  uint64_t function;
+  const char *name;
+  const uint32_t *arguments; /* columns of the step's SQL */
+  size_t n_arguments;
+} br_step_call;
+
+typedef struct br_stage_step {
+  uint32_t number;    /* k of the input(k) that it feeds: behind those of the stage's inputs */
+  const char *sql;    /* like the stage's own; reads inputs, scans, earlier steps */
+  const char **types; /* SQL types of its n_columns columns, then of the calls' results */
+  size_t n_columns;
+  br_step_call *calls;
+  size_t n_calls;
+  bool ordered;
+  double rows;
+} br_stage_step;
+
 typedef struct br_stage {
   uint32_t id;        /* index in the plan; producers have smaller ids */
   const char *sql;    /* a SELECT; scan tokens inside; input(k) for inputs. After the n_columns stored columns, HASH
@@ -61,6 +82,9 @@ typedef struct br_stage {
   br_stage_scan *scans;
   size_t n_scans; /* those with split == true are spread, the others are read whole by every task */
   int split_scan; /* index into scans, -1: none */
+  br_stage_step *
+      steps; /* run before sql, all at once, each a stream into the next; every text of them may hold scan tokens and inputs */
+  size_t n_steps;
   br_task_rule rule;
   br_exchange_kind output; /* the kind that its consumers read it by */
   uint32_t partitions;     /* of the output */
@@ -85,7 +109,9 @@ typedef struct br_distribute_options {
   double broadcast_bytes;    /* a side estimated below this is broadcast; 0: never */
   double sort_one_task_rows; /* fewer estimated rows: gather and sort in one task; 0: always by ranges */
   bool two_step_aggregate;
-  bool run_time_filters; /* FILTER inputs where a join's other side may be much smaller */
+  bool run_time_filters;   /* FILTER inputs where a join's other side may be much smaller */
+  const br_udf *functions; /* that the plan calls: br_plan_steps has had its turn */
+  size_t n_functions;
 } br_distribute_options;
 
 /* Cut the plan. Never fails for a right plan: what can't be distributed becomes a one-task stage with its reason, and a
