@@ -194,6 +194,7 @@ static void child_lost(br_child *c) {
   br_channel_free(c->channel);
   c->channel = NULL;
   describe_end(c, &c->why);
+  br_udf_owner_gone(n->udf, c);
   size_t n_ids = br_tasks_lost(n, c, &ids);
   if (!n->stopping) {
     br_log(c->given_up ? BR_LOG_INFO : BR_LOG_WARN, "%s, with %zu tasks", c->why.message, n_ids);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What this node uses. Memory is the PSS of the worker and its executors, summed (shared pages count once). The kernel walks all
+ * What this node uses. Memory is the PSS of the worker, its executors and processes of functions, summed (shared pages count once). The kernel walks all
  * page tables for it, tens of ms a GB in which the process can't map a page (it was 5 % of the time of TPC-H at scale 10). So it is walked
  * each GAUGE_WALK_MS, and when the cheap counters (private memory, and what the store holds) rise past all that was walked before;
  * between walks the sum moves by what the counters moved. Read in a pool thread, one job at a time. */
@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#define GAUGE_MAX_FUNCTIONS 256u /* processes of users' functions that are looked at */
 #define GAUGE_WALK_MS 5000u
 #define GAUGE_RISE_PERCENT 5u        /* above the highest walk: walked again */
 #define GAUGE_RISE_BYTES (16u << 20) /* and at least so much */
@@ -20,7 +21,7 @@ typedef struct sample {
   bool report, walk;
   uint64_t counted_bytes, pss_bytes; /* pss_bytes: if walk */
   size_t n_pids;
-  int pids[BR_NODE_MAX_EXECUTORS + 1];
+  int pids[BR_NODE_MAX_EXECUTORS + 1 + GAUGE_MAX_FUNCTIONS];
 } sample;
 
 static void measure(void *arg) {
@@ -66,6 +67,7 @@ void br_gauge_sample(br_node *n, bool report) {
   s->pids[s->n_pids++] = (int)getpid();
   for (uint32_t i = 0; i < n->o->executors; i++)
     if (n->children[i].pid > 0) s->pids[s->n_pids++] = n->children[i].pid;
+  s->n_pids += br_udf_pids(n->udf, s->pids + s->n_pids, GAUGE_MAX_FUNCTIONS);
   n->sampling = true;
   br_loop_work(n->loop, measure, measured, s);
 }

@@ -234,6 +234,7 @@ static void on_welcome(br_node *n, const Brant__Pb__Welcome *w) {
   br_log_set_name("worker", n->worker);
   br_log(BR_LOG_INFO, "joined %s as worker %u, reached at %s", n->o->join, n->worker, n->uri);
   n->link.heartbeat = br_timer_start(n->loop, w->heartbeat_ms, w->heartbeat_ms, on_heartbeat, n);
+  br_udf_pools_set_worker(n->udf, n->worker);
   br_children_setup(n);
   if (n->leaving) br_link_leave(n);
 }
@@ -292,6 +293,9 @@ static void command(br_node *n, Brant__Pb__Command *c) {
     }
     case BRANT__PB__COMMAND__WHAT_RETIRE: br_store_retire_stage(n->store, c->retire->query, c->retire->stage); break;
     case BRANT__PB__COMMAND__WHAT_DROP_QUERY: drop(n, c->drop_query, NULL); break;
+    case BRANT__PB__COMMAND__WHAT_FUNCTION: br_udf_function(n->udf, c->function); break;
+    case BRANT__PB__COMMAND__WHAT_DROP_FUNCTION: br_udf_drop(n->udf, c->drop_function); break;
+    case BRANT__PB__COMMAND__WHAT_START_FUNCTION: br_udf_start(n->udf, c->start_function); break;
     case BRANT__PB__COMMAND__WHAT_RELEASE:
       if (n->draining) br_node_leave(n);
       break;

@@ -59,7 +59,8 @@ void br_node_outputs_drop(br_node *n, uint64_t query, const uint32_t *stage_or_a
 /* ---- stopping */
 
 void br_node_check_stopped(br_node *n) {
-  if (n->stopping && br_children_gone(n) && !n->sampling) br_loop_stop(n->loop);
+  if (n->stopping && br_children_gone(n) && (!n->udf || br_udf_pools_gone(n->udf)) && !n->sampling)
+    br_loop_stop(n->loop);
 }
 
 void br_node_stop(br_node *n, int exit_code, const char *why) {
@@ -72,6 +73,7 @@ void br_node_stop(br_node *n, int exit_code, const char *why) {
   br_log(lost && n->o->parent_fd < 0 ? BR_LOG_WARN : BR_LOG_INFO, "this worker %s: %s",
          lost ? "stops its tasks and removes its files" : "ends", why);
   br_children_stop(n);
+  if (n->udf) br_udf_pools_stop(n->udf);
   br_node_check_stopped(n);
 }
 
@@ -186,6 +188,7 @@ static br_status open_node(br_node *n, br_error *err) {
   BR_TRY(open_store(n, err));
   BR_TRY(watch_parent(n, err));
   BR_TRY(br_serve_open(n, err));
+  br_functions_open(n);
   BR_TRY(br_children_start(n, err));
   return br_link_open(n, err);
 }
@@ -210,6 +213,7 @@ int br_node_main(const br_node_options *o, uint64_t rejoin_until_ms) {
   }
   n->stopping = true;
   br_children_free(n);
+  br_functions_free(n);
   br_link_close(n);
   if (n->server) br_flight_server_free(n->server);
   if (n->tick) br_timer_stop(n->tick);

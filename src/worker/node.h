@@ -11,6 +11,7 @@
 #include "net/channel.h"
 #include "proto/proto.h"
 #include "shuffle/shuffle.h"
+#include "udf/pool.h"
 
 /* How --memory is divided; what is left is slack for code, stacks and the allocator. */
 #define BR_NODE_DUCKDB_PERCENT 55u
@@ -46,7 +47,8 @@
 #define BR_NODE_JOIN_RETRY_MS 500u
 #define BR_NODE_WELCOME_MS 60000u   /* from a join that was sent to its answer */
 #define BR_NODE_DRAIN_S 60u         /* default of --drain */
-#define BR_NODE_MAX_WAIT_S 1000000u /* of the three */
+#define BR_NODE_UDF_IDLE_S 60u      /* default of --udf-idle */
+#define BR_NODE_MAX_WAIT_S 1000000u /* of the four */
 
 /* Exit codes of brant-worker. */
 #define BR_NODE_EXIT_OK 0
@@ -67,6 +69,7 @@ typedef struct br_node_options {
   uint64_t drain_ms;       /* most between the first SIGTERM and the end; 0: it leaves at once */
   uint64_t join_wait_ms;   /* how long to look for a coordinator at the start */
   uint64_t rejoin_wait_ms; /* after one is lost; 0: not at all */
+  uint64_t udf_idle_ms;    /* processes of functions end after so long without use */
   bool help;
 } br_node_options;
 BR_MUST_USE br_status br_node_options_parse(int argc, char **argv, br_node_options *o, br_error *err);
@@ -212,6 +215,11 @@ typedef struct br_link {
   br_error join_error;
 } br_link;
 
+/* ---- functions.c: processes of users' functions. */
+void br_functions_open(br_node *n);
+void br_functions_event(br_child *c, const Brant__Pb__ExecutorEvent *e);
+void br_functions_free(br_node *n);
+
 /* ---- outputs.c: single outputs that go. */
 void br_node_drop_output(br_node *n, const br_attempt_id *id); /* exactly this attempt's */
 void br_node_report_evicted(br_node *n);                       /* what the store let go since the last call */
@@ -259,6 +267,8 @@ struct br_node {
   uint32_t worker, incarnation; /* 0: not welcome yet */
   br_link link;
   br_tables *tables;
+  br_udf_pools *udf;
+  char *udf_script; /* NULL: not beside this program */
   br_smap *outputs; /* what the store holds: "q.s.t" -> br_attempt_id */
   br_smap *growing; /* being written: attempt text -> br_grow; NULL: none so far */
   br_child children[BR_NODE_MAX_EXECUTORS];

@@ -37,6 +37,7 @@ const char br_node_usage[] =
     "  --drain SECONDS        after SIGTERM: finish tasks and serve what others need, at most that long (default: 60)\n"
     "  --join-wait SECONDS    how long to look for the coordinator at the start (default: 60)\n"
     "  --rejoin-wait SECONDS  how long to look for it when it is lost; 0: this worker ends (default: 60)\n"
+    "  --udf-idle SECONDS     processes of users' functions end after so long without use (default: 60)\n"
     "  --parent-fd N          a pipe: its end is the parent's, and this worker's too\n";
 
 enum {
@@ -56,6 +57,7 @@ enum {
   O_DRAIN,
   O_JOIN_WAIT,
   O_REJOIN_WAIT,
+  O_UDF_IDLE,
   O_PARENT
 };
 
@@ -75,6 +77,7 @@ static const struct option long_options[] = {{"join", 1, NULL, O_JOIN},
                                              {"drain", 1, NULL, O_DRAIN},
                                              {"join-wait", 1, NULL, O_JOIN_WAIT},
                                              {"rejoin-wait", 1, NULL, O_REJOIN_WAIT},
+                                             {"udf-idle", 1, NULL, O_UDF_IDLE},
                                              {"parent-fd", 1, NULL, O_PARENT},
                                              {"help", 0, NULL, 'h'},
                                              {NULL, 0, NULL, 0}};
@@ -139,6 +142,7 @@ static br_status take(br_node_options *o, int c, const char *v, br_error *err) {
     case O_DRAIN: return take_seconds("drain", v, &o->drain_ms, err);
     case O_JOIN_WAIT: return take_seconds("join-wait", v, &o->join_wait_ms, err);
     case O_REJOIN_WAIT: return take_seconds("rejoin-wait", v, &o->rejoin_wait_ms, err);
+    case O_UDF_IDLE: return take_seconds("udf-idle", v, &o->udf_idle_ms, err);
     case O_THREADS: return number("threads", v, 0, 4096, &o->threads, err);
     case O_EXECUTORS: return number("executors", v, 1, BR_NODE_MAX_EXECUTORS, &o->executors, err);
     case O_SLOTS: return number("slots", v, 1, BR_NODE_MAX_SLOTS, &o->slots, err);
@@ -237,6 +241,7 @@ br_status br_node_options_parse(int argc, char **argv, br_node_options *o, br_er
                          .drain_ms = BR_NODE_DRAIN_S * 1000u,
                          .join_wait_ms = BR_NODE_JOIN_S * 1000u,
                          .rejoin_wait_ms = BR_NODE_JOIN_S * 1000u,
+                         .udf_idle_ms = BR_NODE_UDF_IDLE_S * 1000u,
                          .secret = br_strdup("")};
   optind = 1;
   opterr = 0;

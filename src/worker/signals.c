@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Signals of the worker. SIGTERM: drain, a second one: leave. SIGINT: leave. SIGUSR2: the parent's death (PR_SET_PDEATHSIG). SIGCHLD: an
- * executor ended.
+ * executor, or a process of a function, ended.
  * Two sets of handles. A life's own (br_signals_watch) act on its node. Those of br_signals_keep, on a loop of their own, last as long as
  * the process: libuv gives a signal back its default action with the last handle for it, but what comes during the cleaning up,
  * or between two lives, must not end the process before its files are gone. They remember that somebody asked for the end.
@@ -66,7 +66,10 @@ static void drain(br_node *n) {
 static void on_signal(uv_signal_t *h, int number) {
   br_node *n = h->data;
   switch (number) {
-    case SIGCHLD: br_children_reap(n); break;
+    case SIGCHLD:
+      br_children_reap(n);
+      if (n->udf) br_udf_reap(n->udf);
+      break;
     case SIGTERM: drain(n); break;
     case SIGUSR2:
       if (getppid() != n->parent_pid) /* else only the thread that started us ended */

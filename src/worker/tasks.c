@@ -380,6 +380,8 @@ void br_tasks_event(br_child *c, const Brant__Pb__ExecutorEvent *e, int *fds, in
     case BRANT__PB__EXECUTOR_EVENT__WHAT_PROGRESS: on_progress(c, e->progress); break;
     case BRANT__PB__EXECUTOR_EVENT__WHAT_PUBLISHED: on_published(c, e->published, fds, n_fds); break;
     case BRANT__PB__EXECUTOR_EVENT__WHAT_RESERVE: on_reserve(c, e->reserve); break;
+    case BRANT__PB__EXECUTOR_EVENT__WHAT_UDF_OPEN:
+    case BRANT__PB__EXECUTOR_EVENT__WHAT_UDF_CLOSE: br_functions_event(c, e); break;
     default: break; /* of a later version */
   }
   for (int i = 0; i < n_fds; i++)
