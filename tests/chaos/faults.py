@@ -320,9 +320,13 @@ class Run:
 
     def again(self):
         """{(stage, task): [workers that committed it, in order]} of tasks that were committed more than once."""
-        done = {}
-        for e in self.of("task_done"):
-            done.setdefault((e["stage"], e["task"]), []).append(e["worker"])
+        done, cancelled = {}, set()
+        for e in self.events:
+            attempt = (e.get("stage"), e.get("task"), e.get("attempt"))
+            if e["type"] == "task_cancelled":
+                cancelled.add(attempt)
+            elif e["type"] == "task_done" and attempt not in cancelled:  # else it crossed the cancel on its way, and nobody took it
+                done.setdefault(attempt[:2], []).append(e["worker"])
         return {k: v for k, v in done.items() if len(v) > 1}
 
     def attempts_lost(self):
