@@ -21,9 +21,10 @@
 #define BR_UDF_TEXT_MAX_BYTES (64u << 10)   /* each text of an error: longer ones are cut by the process */
 
 typedef enum br_udf_kind {
-  BR_UDF_OPEN =
-      1, /* executor -> process, first: JSON object {"version":1,"function":id,"name":"f","attempt":"q1.s2.t3.a0",
-                    * "arguments":["BIGINT", ...],"result":"VARCHAR"} (SQL types) */
+  /* executor -> process, first: JSON object {"version":1,"function":id,"name":"f","attempt":"q1.s2.t3.a0",
+   * "arguments":["BIGINT", ...],"result":"VARCHAR","result_schema":"ffffffff…"}: SQL types, and, in hexadecimal digits, the Arrow IPC
+   * stream (schema and end mark) of the one column that results must have */
+  BR_UDF_OPEN = 1,
   BR_UDF_OPENED, /* answer: empty; the function is loaded, its state made. Or ERROR */
   BR_UDF_BATCH,  /* executor -> process: br_udf_head + stream, a column an argument (c0, c1, ...) */
   BR_UDF_RESULT, /* answer, in the order of the batches: br_udf_head (batch, first_row, rows repeated) + stream of one column */
