@@ -82,7 +82,8 @@ static uint32_t floor_of(const sched_query *q, const sched_stage *st, const sche
 /* What the newest attempt of this task has read, or reads, does not go together with what is there now. */
 static bool void_task(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, br_actions *out) {
   bool changed = t->now != 0 || t->made_by != 0;
-  bool seen = t->made_by != 0 || (q->eager && t->since <= st->version); /* somebody may have read what it wrote */
+  bool seen =
+      t->made_by != 0 || (q->eager && st->version > 0); /* somebody may have read what one of its attempts wrote */
   if (t->now != 0) br_sched_cancel_attempt(s, q, st, t, out);
   if (t->made_by != 0) doom_if_read(s, q, st, t);
   if (t->alive) br_sched_drop_output(s, q, st, t, out);

@@ -158,10 +158,35 @@ static void test_a_worker_stops_a_task_before_it_says_that_it_drains(void **stat
   h_free(h);
 }
 
+/* A task between an indeterminate one and a result never commits: the result read its first attempt as that wrote, and was handed out. Then both
+ * are lost, when its second attempt was not read by anybody: the result is void all the same. */
+static void test_readers_of_an_earlier_attempt_are_void(void **state) {
+  (void)state;
+  const br_sched_stage chain[] = {
+      {.tasks = 1, .indeterminate = true}, {.tasks = 1, INPUTS(ALL(0))}, {.tasks = 2, INPUTS(ALL(1)), .result = true}};
+  harness *h = h_new(NULL);
+  for (uint32_t w = 1; w <= 3; w++) h_join(h, w, 1);
+  h_step(h, (br_event){.kind = BR_EV_QUERY, .query = 7, .stages = chain, .n_stages = 3, .mode = BR_SCHED_EAGER});
+  uint32_t first = h->runs[h_find(h, 7, 0, 0)].worker, middle = h->runs[h_find(h, 7, 1, 0)].worker;
+  h_done(h, 7, 0, 0);
+  h_done(h, 7, 2, 0);
+  h_read(h, 7, 2, 0);
+  assert_true(h_runs(h, 7, 2, 1));
+  h_lose(h, middle);
+  assert_true(h_runs(h, 7, 1, 0)); /* again, where the first result was made; the other result's slot is not free yet */
+  assert_false(h_runs(h, 7, 2, 1));
+  assert_int_equal(h_count(h, BR_ACT_TABLE), 0);
+  h_lose(h, first);
+  assert_int_equal(h_count(h, BR_ACT_QUERY_FAILED), 1);
+  h_free(h);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_first_of_two_loses_what_it_wrote), cmocka_unit_test(test_second_of_two_loses_what_it_wrote),
-      cmocka_unit_test(test_straggler_is_seen_when_needs_vanish), cmocka_unit_test(test_a_kept_worker_is_given_back),
-      cmocka_unit_test(test_a_worker_stops_a_task_before_it_says_that_it_drains)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_first_of_two_loses_what_it_wrote),
+                                     cmocka_unit_test(test_second_of_two_loses_what_it_wrote),
+                                     cmocka_unit_test(test_straggler_is_seen_when_needs_vanish),
+                                     cmocka_unit_test(test_a_kept_worker_is_given_back),
+                                     cmocka_unit_test(test_readers_of_an_earlier_attempt_are_void),
+                                     cmocka_unit_test(test_a_worker_stops_a_task_before_it_says_that_it_drains)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
