@@ -9,5 +9,15 @@ from brant import _native  # noqa: E402
 from brant.errors import Error  # noqa: E402
 from brant.session import Result, Session, init, shutdown  # noqa: E402
 
+from brant import functions  # noqa: E402
+from brant.dataframe import DataFrame  # noqa: E402
+from brant.expr import Expr, coalesce, col, lit, sql_expr, when  # noqa: E402
+from brant.grouped import GroupedDataFrame  # noqa: E402
+from brant.io import (concat, from_arrow, from_glob_path, from_pandas, from_polars, from_pydict, from_pylist, range, read_arrow,  # noqa: E402
+                      read_blob, read_csv, read_json, read_parquet, read_sql, read_text, read_warc, sql, table)
+from brant.window import Window  # noqa: E402
+
 __version__ = _native.version()
-__all__ = ["Error", "Result", "Session", "init", "shutdown"]
+__all__ = ["DataFrame", "Error", "Expr", "GroupedDataFrame", "Result", "Session", "Window", "coalesce", "col", "concat", "from_arrow",
+           "from_glob_path", "from_pandas", "from_polars", "from_pydict", "from_pylist", "functions", "init", "lit", "range", "read_arrow", "read_blob",
+           "read_csv", "read_json", "read_parquet", "read_sql", "read_text", "read_warc", "shutdown", "sql", "sql_expr", "table", "when"]

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What makes a DataFrame run: showing, collecting, converting, iterating, writing."""
+import os
+
+from brant import display, plan
+from brant import session as _session
+from brant.literal import literal, quote, string
+from brant.plan import invalid
+
+SHOWN_ROWS = 8
+BATCH_ROWS = 8192
+
+
+class Actions:
+    """The methods of DataFrame that run it."""
+
+    @property
+    def session(self):
+        """The session that it runs in: its own, or the default one."""
+        return self._own_session or _session.default()
+
+    def sql(self):
+        """The query, as SQL."""
+        return plan.to_sql(self._node, self.session)
+
+    def explain(self, analyze=False):
+        """The stages of the query, as text; analyze runs it and adds what was measured."""
+        plan.prepare(self.session, self._node)
+        return display.Text(self.session.explain(self.sql(), analyze))
+
+    def _run(self):
+        """The Result of the query, started."""
+        plan.prepare(self.session, self._node)
+        return self.session.execute(self.sql())
+
+    # ---- looking at it
+
+    def show(self, n=SHOWN_ROWS):
+        """Print the first n rows."""
+        print(self._preview(n))
+
+    def _preview(self, n=SHOWN_ROWS):
+        if self._table is not None:
+            return display.Preview(self._table.slice(0, n), self._types(), self._table.num_rows)
+        rows = self.limit(n + 1).to_arrow()
+        return display.Preview(rows.slice(0, n), self._types(), rows.num_rows if rows.num_rows <= n else None)
+
+    def _types(self):
+        return list(self.schema.values())
+
+    def __repr__(self):
+        return str(self._preview()) if self._table is not None else display.schema_text(self.schema)
+
+    def _repr_html_(self):
+        return self._preview().html() if self._table is not None else display.schema_html(self.schema)
+
+    # ---- all rows
+
+    def collect(self):
+        """Run it and keep its rows: this frame, and those made from it afterwards, read them instead of running it again."""
+        if self._table is None:
+            from brant import io
+            table = self._run().arrow()
+            schema = self._node.schema(self.session)
+            self._node = io.memory(table, self._own_session, schema)
+            self._table = table
+        return self
+
+    def to_arrow(self):
+        """All rows as a pyarrow.Table."""
+        return self._table if self._table is not None else self._run().arrow()
+
+    def to_arrow_iter(self):
+        """The rows as pyarrow.RecordBatches, as they are ready."""
+        return iter(self._table.to_batches()) if self._table is not None else self._run().batches()
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        """The rows as an Arrow C stream, without a copy."""
+        if self._table is not None:
+            return self._table.__arrow_c_stream__(requested_schema)
+        return self._run().__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self):
+        """The columns as an Arrow C schema; runs the query for no rows."""
+        return self.limit(0).to_arrow().schema.__arrow_c_schema__()
+
+    def to_pandas(self, **options):
+        """All rows as a pandas.DataFrame; options go to pyarrow's to_pandas."""
+        return self.to_arrow().to_pandas(**options)
+
+    def to_polars(self):
+        """All rows as a polars.DataFrame."""
+        import polars
+        return polars.from_arrow(self.to_arrow())
+
+    def to_pydict(self):
+        """All rows as a dict of lists."""
+        return self.to_arrow().to_pydict()
+
+    def to_pylist(self):
+        """All rows as a list of dicts."""
+        return self.to_arrow().to_pylist()
+
+    def item(self):
+        """The one value of a frame with one row and one column."""
+        t = self.limit(2).to_arrow()
+        if (t.num_rows, t.num_columns) != (1, 1):
+            rows = "more than 1" if t.num_rows > 1 else t.num_rows
+            raise invalid(f"item() needs one row and one column; there are {rows} rows and {t.num_columns} columns")
+        return t.column(0)[0].as_py()
+
+    def count_rows(self):
+        """How many rows there are."""
+        if self._table is not None:
+            return self._table.num_rows
+        from brant.expr import call, col
+        return self.agg(call("count", col("*")).alias("n")).to_arrow().column(0)[0].as_py()
+
+    __len__ = count_rows
+
+    def __bool__(self):
+        raise TypeError("a DataFrame has no truth value: df.count_rows() > 0 runs it")
+
+    # ---- row by row, batch by batch
+
+    def iter_rows(self, named=True):
+        """The rows one by one, as dicts (named=False: tuples), while the query goes on."""
+        for batch in self.to_arrow_iter():
+            if named:
+                yield from batch.to_pylist()
+            else:
+                columns = [c.to_pylist() for c in batch.columns]
+                yield from zip(*columns) if columns else ()
+
+    __iter__ = iter_rows
+
+    def iter_batches(self, batch_size=BATCH_ROWS, format="arrow"):
+        """The rows in batches of batch_size (the last may be smaller; None: as they come). format: arrow (RecordBatch), pandas, polars,
+        numpy (dict of arrays), torch (dict of tensors), pydict, pylist."""
+        convert = _FORMATS.get(format)
+        if convert is None:
+            raise invalid(f"format must be one of {', '.join(_FORMATS)}, not {format!r}")
+        if batch_size is not None and (isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1):
+            raise invalid(f"batch_size is a number of rows, 1 or more, or None, not {batch_size!r}")
+        batches = self.to_arrow_iter()
+        return map(convert, batches if batch_size is None else _rebatched(batches, batch_size))
+
+    def to_torch_iter_dataset(self):
+        """A torch IterableDataset of rows (dicts). With several DataLoader workers each gives its share of the rows."""
+        from brant import torch_data
+        return torch_data.iterable(self)
+
+    def to_torch_map_dataset(self):
+        """A torch Dataset of all rows (dicts), held in memory."""
+        from brant import torch_data
+        return torch_data.mapping(self)
+
+    # ---- writing
+
+    def write_parquet(self, path, *, mode="error", partition_cols=(), single_file=None, **options):
+        """Write files, all or none (docs/sinks.md), and give the list of them as a DataFrame. path: a directory, or a file if it ends with
+        .parquet. mode: error (if something is there), overwrite, append. options are DuckDB's: compression='zstd', row_group_size=…"""
+        return self._write(path, "parquet", mode, partition_cols, single_file, options)
+
+    def write_csv(self, path, *, mode="error", partition_cols=(), single_file=None, **options):
+        """As write_parquet; options: header=False, delimiter=';', compression='gzip', …"""
+        return self._write(path, "csv", mode, partition_cols, single_file, options)
+
+    def write_json(self, path, *, mode="error", partition_cols=(), single_file=None, **options):
+        """As write_parquet, an object a line (array=True: one array). JSON can't be partitioned."""
+        return self._write(path, "json", mode, partition_cols, single_file, options)
+
+    def _write(self, path, kind, mode, partition_cols, single_file, options):
+        from brant import io
+        mode = {"fail": "error", "errorifexists": "error", "error_if_exists": "error"}.get(mode, mode)
+        if mode not in ("error", "overwrite", "append"):
+            raise invalid(f"mode must be error, overwrite or append, not {mode!r}")
+        path = io.local(path)
+        keys = self._plain(partition_cols)
+        splits = {"per_thread_output", "file_size_bytes", "row_groups_per_file"} & {o.lower() for o in options}
+        if single_file is None:
+            single_file = bool(_is_file_name(path, kind) and not keys and not splits and not os.path.isdir(path))
+        if single_file and (keys or path.endswith("/")):
+            raise invalid(f"one file can't be {'partitioned' if keys else 'written to a directory'}: {path}")
+        if single_file and mode == "append":
+            raise invalid(f"append needs a directory: {path} is one file")
+        if single_file and mode == "error" and os.path.exists(path):
+            raise invalid(f"{path} is there already: mode='overwrite' replaces it")
+        words = [f"FORMAT {kind}"] + [f"{_option(k)} {_option_value(k, v)}" for k, v in options.items()]
+        if keys:
+            words.append(f"PARTITION_BY ({', '.join(map(quote, keys))})")
+        if not single_file:
+            path = path if path.endswith("/") else path + "/"
+            words += [mode.upper()] if mode != "error" else []
+        plan.prepare(self.session, self._node)
+        table = self.session.execute(f"COPY (\n{self.sql()}\n) TO {string(path)} ({', '.join(words)})").arrow()
+        out = io.from_arrow(table, session=self._own_session)
+        out._table = table
+        return out
+
+
+def _is_file_name(path, kind):
+    name = os.path.basename(path).lower()
+    for end in ("", ".gz", ".zst"):
+        if any(name.endswith(e + end) and name != e + end for e in {"parquet": [".parquet", ".pq"], "csv": [".csv", ".tsv"],
+                                                                     "json": [".json", ".jsonl", ".ndjson"]}[kind]):
+            return True
+    return False
+
+
+_SHORT = {"delimiter": "DELIM", "has_headers": "HEADER"}
+
+
+def _option(name):
+    if not name.isidentifier():
+        raise invalid(f"{name!r} is not the name of an option")
+    return _SHORT.get(name.lower(), name.upper())
+
+
+def _option_value(name, value):
+    if isinstance(value, (list, tuple)):
+        return "(" + ", ".join(quote(v) for v in value) + ")"
+    return literal(value)
+
+
+def _rebatched(batches, rows):
+    """Batches of exactly so many rows, but for the last."""
+    import pyarrow as pa
+    held, have, schema = [], 0, None
+    for batch in batches:
+        schema = batch.schema
+        start = 0
+        while batch.num_rows - start >= rows - have:
+            held.append(batch.slice(start, rows - have))
+            start += rows - have
+            yield _one_batch(pa, held, schema)
+            held, have = [], 0
+        if start < batch.num_rows:
+            held.append(batch.slice(start))
+            have += batch.num_rows - start
+    if held:
+        yield _one_batch(pa, held, schema)
+
+
+def _one_batch(pa, batches, schema):
+    if len(batches) == 1:
+        return batches[0]
+    table = pa.Table.from_batches(batches, schema=schema).combine_chunks()
+    return pa.RecordBatch.from_arrays([c.chunk(0) if c.num_chunks else pa.array([], c.type) for c in table.columns], schema=schema)
+
+
+def _numpy(batch):
+    return {n: c.to_numpy(zero_copy_only=False) for n, c in zip(batch.schema.names, batch.columns)}
+
+
+def _torch(batch):
+    import torch
+    out = {}
+    for name, values in _numpy(batch).items():
+        if values.dtype.kind not in "biuf":
+            raise invalid(f"the column {quote(name)} is no tensor: select numbers, or take format='numpy'")
+        out[name] = torch.from_numpy(values.copy())
+    return out
+
+
+def _polars(batch):
+    import polars
+    return polars.from_arrow(batch)
+
+
+_FORMATS = {"arrow": lambda b: b, "pandas": lambda b: b.to_pandas(), "polars": _polars, "numpy": _numpy, "torch": _torch,
+            "pydict": lambda b: b.to_pydict(), "pylist": lambda b: b.to_pylist()}

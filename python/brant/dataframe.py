@@ -1,0 +1,592 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DataFrames: queries that are built step by step, and run when their rows are asked for. df.sql() is the query."""
+import itertools
+
+from brant import display, expr, literal, plan
+from brant.actions import Actions
+from brant.expr import Expr, call, col, column, condition, flatten, lit, orders, sql_expr
+from brant.literal import quote, string
+from brant.plan import Column, Raw, Select, check, check_unique, find, invalid
+
+_ids = itertools.count(1)
+
+
+class DataFrame(Actions):
+    """Rows that are not there yet: a query over a session. Every method gives a new DataFrame; nothing runs before show, collect, to_…,
+    iter_…, write_…, count_rows. Columns are strings or expressions (brant.col); a string given to where() is SQL text."""
+
+    def __init__(self, node, session=None):
+        self._node, self._own_session, self._table = node, session, None
+
+    # ---- levels
+
+    def _new(self, node):
+        return DataFrame(node, self._own_session)
+
+    def _level(self, *closed):
+        """A level to add a clause to: the last one, if it has none of the clauses `closed`, else one around it."""
+        n = self._node
+        if isinstance(n, Select) and not getattr(n, "sealed", False) and not any(_has(n, c) for c in closed):
+            return n.copy()
+        return Select([n])
+
+    def _names(self):
+        return self._node.names(self.session)
+
+    def _resolve(self, items, aggregates_of=None):
+        """Expressions from what select() and the like take, with their names checked."""
+        out = []
+        for item in flatten(items):
+            e = column(item)
+            if e.parts == ("*",) and e.name is None and not isinstance(e, expr.Call):
+                out += [col(n) for n in self._names()]
+            else:
+                out.append(e)
+        self._check(*out)
+        return out
+
+    def _check(self, *exprs):
+        wanted = [r for e in exprs for r in e.refs()]
+        if wanted:
+            check(wanted, self._names())
+
+    def _columns(self, exprs):
+        """Columns of a level over this frame, from expressions."""
+        names = self._names()
+        out = []
+        for e in exprs:
+            source = find(e.refs()[0], names) if e.is_column() else None
+            out.append(Column(e.name or source, source=source) if source else Column(e.output_name(), e.sql()))
+        check_unique([c.name for c in out])
+        return out
+
+    def _with(self, level, columns, exprs):
+        level.columns = columns
+        level.udfs = (*level.udfs, *(u for e in exprs for u in e.udfs))
+        level.unnests = getattr(level, "unnests", False) or any("unnest" in e.kinds for e in exprs)
+        return self._new(level)
+
+    # ---- columns
+
+    def select(self, *columns, **named):
+        """These columns and expressions, in this order: df.select('a', col('b') + 1, c=col('d').str.lower()). '*' is all columns."""
+        exprs = self._resolve(columns) + [_value(e).alias(n) for n, e in named.items()]
+        if not exprs:
+            raise invalid("select() needs a column at least")
+        self._check(*exprs)
+        out = self._columns(exprs)
+        plain = all(c.source is not None for c in out)
+        unchanged = all(c.source == c.name for c in out)
+        closed = ["columns", "distinct", "group", "unnest"] + ([] if unchanged else ["order", "qualify"]) + ([] if plain else ["cut"])
+        return self._with(self._level(*closed), out, exprs)
+
+    def with_columns(self, *columns, **named):
+        """All columns, and these: expressions with names, a dict, or keywords. A column that is there is replaced in its place."""
+        exprs = []
+        for c in flatten(columns):
+            exprs += [_value(e).alias(n) for n, e in c.items()] if isinstance(c, dict) else [column(c)]
+        exprs += [_value(e).alias(n) for n, e in named.items()]
+        if not exprs:
+            return self
+        self._check(*exprs)
+        names = self._names()
+        new = self._columns(exprs)
+        level = self._merging_level(exprs, new)
+        base = level.columns if level is not None else [Column(n, source=n) for n in names]
+        level = level if level is not None else self._level("columns", "distinct", "group", "order", "qualify", "cut", "unnest")
+        changed = {c.name.lower(): c for c in new}
+        out = [_renamed(changed.pop(b.name.lower()), b.name) if b.name.lower() in changed else b for b in base] + list(changed.values())
+        return self._with(level, out, exprs)
+
+    def _merging_level(self, exprs, new):
+        """The last level, when the new columns mean the same in it: they read only what it does not change."""
+        n = self._node
+        if not isinstance(n, Select) or n.columns is None or any(
+                _has(n, c) for c in ("distinct", "group", "order", "qualify", "cut", "unnest")) or getattr(n, "sealed", False):
+            return None
+        same = {c.name.lower() for c in n.columns if c.source == c.name}
+        if any(e.kinds & {"unnest", "sql", "window"} or any(r.lower() not in same for r in e.refs()) for e in exprs):
+            return None
+        hidden = {x.lower() for x in n.below(self.session)} - same
+        return None if hidden & {c.name.lower() for c in new} else n.copy()
+
+    def with_column(self, name, value):
+        """All columns, and one more (or another in its place)."""
+        return self.with_columns({name: value})
+
+    def exclude(self, *names):
+        """All columns but these."""
+        gone = {c.lower() for c in self._plain(names)}
+        left = [n for n in self._names() if n.lower() not in gone]
+        if not left:
+            raise invalid("no column would be left")
+        return self.select(*map(col, left))
+
+    drop = exclude
+
+    def _plain(self, names):
+        """Names of columns, as they are written in this frame."""
+        out = []
+        for item in flatten(names):
+            e = column(item)
+            if not e.is_column():
+                raise invalid(f"expected a column's name, not {e.sql()}")
+            check(e.refs(), self._names())
+            out.append(find(e.refs()[0], self._names()))
+        return out
+
+    def rename(self, mapping=None, **named):
+        """Other names: df.rename({'a': 'b'}) or df.rename(a='b'); or a function of the name."""
+        names = self._names()
+        if callable(mapping):
+            mapping = {n: mapping(n) for n in names}
+        mapping = {**(mapping or {}), **named}
+        check(mapping, names)
+        new = {find(old, names): name for old, name in mapping.items()}
+        return self.select(*(col(n).alias(new[n]) if n in new and new[n] != n else col(n) for n in names))
+
+    def with_column_renamed(self, existing, new):
+        """One column under another name."""
+        return self.rename({existing: new})
+
+    def with_columns_renamed(self, mapping):
+        return self.rename(mapping)
+
+    def __getitem__(self, item):
+        """df['a'] is a column, df['a', 'b'] or df[['a', 'b']] some columns, df[10:20] rows, df[col('a') > 1] the rows where it holds."""
+        if isinstance(item, str):
+            check([item], self._names())
+            return col(find(item, self._names()))
+        if isinstance(item, slice):
+            return self._slice(item)
+        if isinstance(item, Expr):
+            return self.where(item)
+        if isinstance(item, int) and not isinstance(item, bool):
+            names = self._names()
+            if not -len(names) <= item < len(names):
+                raise invalid(f"there is no column {item}: there are {len(names)}")
+            return col(names[item])
+        return self.select(*(self[i] for i in item))
+
+    def _slice(self, s):
+        start, stop = s.start or 0, s.stop
+        if s.step not in (None, 1) or start < 0 or (stop is not None and stop < 0):
+            raise invalid("rows are cut by df[start:stop], with places counted from 0: a negative place or a step is not known before it runs")
+        return (self.offset(start) if start else self) if stop is None else self.offset(start).limit(max(0, stop - start)) if start else self.limit(stop)
+
+    # ---- rows
+
+    def where(self, *predicates, **equal):
+        """The rows where all of these hold: expressions, SQL text, or column=value."""
+        conditions = [condition(p) for p in flatten(predicates)] + [col(n) == v for n, v in equal.items()]
+        self._check(*conditions)
+        if not conditions:
+            return self
+        window = any("window" in c.kinds for c in conditions)
+        level = self._level("columns", "distinct", "group", "cut", "qualify", "unnest", *(["order"] if window else []))
+        texts = [f"({c.sql()})" if c.strength <= (0 if len(conditions) > 1 or level.where or c.strength < 0 else -1) else c.sql()
+                 for c in conditions]
+        if window:
+            level.qualify = level.qualify + texts
+        else:
+            if len(level.where) == 1:
+                level.where = [_and(level.where[0], level)]
+            level.where = level.where + texts
+            level.or_first = len(level.where) == 1 and conditions[0].strength == 0
+        level.udfs = (*level.udfs, *(u for c in conditions for u in c.udfs))
+        return self._new(level)
+
+    filter = where
+
+    def drop_null(self, *columns):
+        """The rows without NULL in these columns (none given: in any)."""
+        return self.where(*(col(n).not_null() for n in (self._plain(columns) or self._names())))
+
+    drop_nulls = dropna = drop_null
+
+    def drop_nan(self, *columns):
+        """The rows without NaN in these columns (none given: in any of floats)."""
+        names = self._plain(columns) or [n for n, t in self.schema.items() if t in ("FLOAT", "DOUBLE")]
+        return self.where(*(col(n).is_null() | col(n).not_nan() for n in names))
+
+    def fill_null(self, value, *columns):
+        """NULLs of these columns (none given: all that the value fits) replaced."""
+        names = self._plain(columns)
+        if not names:
+            kinds = (bool, ("BOOLEAN",)), (int, _NUMBERS), (float, _NUMBERS), (str, ("VARCHAR",))
+            fits = next((types for kind, types in kinds if isinstance(value, kind)), None)
+            names = [n for n, t in self.schema.items() if fits is None or t.startswith(fits)]
+        return self.with_columns({n: col(n).fill_null(value) for n in names}) if names else self
+
+    def distinct(self, *on):
+        """Each row once; with columns, one row for each of their values (some row, unless sorted)."""
+        keys = self._resolve(on)
+        if not keys:
+            level = self._level("distinct", "cut", "order", "group", "unnest")
+            level.distinct = ""
+        else:
+            level = Select([self._node])
+            level.distinct = f"ON ({', '.join(k.sql() for k in keys)}) "
+            level.udfs = tuple(u for k in keys for u in k.udfs)
+        return self._new(level)
+
+    unique = drop_duplicates = distinct
+
+    def sort(self, *by, desc=False, nulls_first=None):
+        """In this order. desc, nulls_first: one for all keys, or a list with one for each; or col('a').desc(). NULLs are last."""
+        if len(by) > 1 and isinstance(by[-1], bool):
+            raise invalid("sort('a', True): write desc=True")
+        keys = orders(by, desc, nulls_first)
+        if not keys:
+            raise invalid("sort() needs a column at least")
+        self._check(*(k.expr for k in keys))
+        names_only = all(k.expr.is_column() for k in keys)
+        simple = isinstance(self._node, Select) and self._node.is_plain()
+        level = self._level("distinct", "cut", "qualify", "unnest", *([] if simple or names_only else ["columns", "group"]))
+        level.order = ["".join(p if isinstance(p, str) else quote(p.name) for p in k.parts) for k in keys]
+        level.udfs = (*level.udfs, *(u for k in keys for u in k.expr.udfs))
+        return self._new(level)
+
+    order_by = sort
+
+    def limit(self, n):
+        """The first n rows."""
+        level = self._cut(n, "limit")
+        level.limit = n if level.limit is None else min(n, level.limit)
+        return self._new(level)
+
+    head = limit
+
+    def offset(self, n):
+        """Without the first n rows."""
+        level = self._cut(n, "offset")
+        if level.limit is not None:
+            level.limit = max(0, level.limit - n)
+        level.offset = (level.offset or 0) + n
+        return self._new(level)
+
+    def _cut(self, n, what):
+        if isinstance(n, bool) or not hasattr(n, "__index__") or n.__index__() < 0 or n.__index__() >= 2**63:
+            raise invalid(f"{what}() takes a number of rows, 0 or more, not {n!r}")
+        return self._node.copy() if isinstance(self._node, Select) else Select([self._node])
+
+    def sample(self, fraction=None, size=None, with_replacement=False, seed=None):
+        """Some rows by chance: a fraction (0 to 1) of them, each by itself, or a number of them."""
+        if with_replacement:
+            raise invalid("samples with replacement are not supported: join a range of random numbers with row numbers instead")
+        if (fraction is None) == (size is None):
+            raise invalid("sample() takes either fraction or size")
+        if fraction is not None:
+            if not 0 <= fraction <= 1:
+                raise invalid(f"fraction is between 0 and 1, not {fraction!r}")
+            text = f"bernoulli({float(fraction) * 100!r} PERCENT)"
+        else:
+            text = f"reservoir({int(size)} ROWS)"
+        return self._new(_sealed(Select([self._node, f" TABLESAMPLE {text}" + ("" if seed is None else f" REPEATABLE ({int(seed)})")])))
+
+    def shuffle(self, seed=None):
+        """In random order. With a seed: in an order that depends on the seed and the rows alone."""
+        level = self._level("distinct", "cut", "group", "qualify", "unnest", "columns")
+        level.order = ["random()"] if seed is None else [f"hash({', '.join([literal.literal(int(seed)), *map(quote, self._names())])})"]
+        return self._new(level)
+
+    # ---- groups
+
+    def group_by(self, *keys, **named):
+        """For agg(): a GroupedDataFrame."""
+        from brant.grouped import GroupedDataFrame
+        exprs = self._resolve(keys) + [_value(e).alias(n) for n, e in named.items()]
+        self._check(*exprs)
+        if not exprs:
+            raise invalid("group_by() needs a column at least; over all rows: df.agg(…)")
+        return GroupedDataFrame(self, exprs)
+
+    groupby = group_by
+
+    def agg(self, *aggregates, **named):
+        """One row of aggregates over all rows: df.agg(col('a').sum(), n=brant.functions.count()), df.agg({'a': ['min', 'max']})."""
+        from brant.grouped import aggregate
+        return aggregate(self, [], aggregates, named)
+
+    def _aggregate_all(self, method, columns, *args):
+        from brant.grouped import shortcut
+        return shortcut(self, [], method, columns, *args)
+
+    def sum(self, *columns):
+        """The sums of these columns (none given: of all numbers)."""
+        return self._aggregate_all("sum", columns)
+
+    def mean(self, *columns):
+        return self._aggregate_all("mean", columns)
+
+    def min(self, *columns):
+        return self._aggregate_all("min", columns)
+
+    def max(self, *columns):
+        return self._aggregate_all("max", columns)
+
+    def stddev(self, *columns, ddof=1):
+        return self._aggregate_all("stddev", columns, ddof)
+
+    def var(self, *columns, ddof=1):
+        return self._aggregate_all("var", columns, ddof)
+
+    def median(self, *columns):
+        return self._aggregate_all("median", columns)
+
+    def skew(self, *columns):
+        return self._aggregate_all("skew", columns)
+
+    def product(self, *columns):
+        return self._aggregate_all("product", columns)
+
+    def any_value(self, *columns):
+        return self._aggregate_all("any_value", columns)
+
+    def count_distinct(self, *columns):
+        return self._aggregate_all("count_distinct", columns)
+
+    def count(self, *columns):
+        """How many values of these columns are not NULL, as a frame (none given: how many rows). A number: count_rows()."""
+        return self._aggregate_all("count", columns)
+
+    def agg_list(self, *columns):
+        return self._aggregate_all("agg_list", columns)
+
+    def agg_set(self, *columns):
+        return self._aggregate_all("agg_set", columns)
+
+    def agg_concat(self, *columns, delimiter=""):
+        return self._aggregate_all("agg_concat", columns, delimiter)
+
+    def pivot(self, group_by, pivot_col, value_col, agg_fn="sum", names=None):
+        """A column for each value of pivot_col: agg_fn of value_col. names: these values; else they are fetched first, by a query."""
+        from brant.grouped import pivot
+        return pivot(self, group_by, pivot_col, value_col, agg_fn, names)
+
+    def unpivot(self, ids=(), values=(), variable_name="variable", value_name="value"):
+        """A row for each value: ids stay, the columns `values` (none given: all others) become rows of their name and value."""
+        keys, names = self._plain(ids), self._names()
+        melted = self._plain(values) or [n for n in names if n not in keys]
+        if not melted:
+            raise invalid("there are no columns to unpivot")
+        check_unique([*keys, variable_name, value_name])
+        text = (f"\0UNPIVOT INCLUDE NULLS ({quote(value_name)} FOR {quote(variable_name)} IN ({', '.join(map(quote, melted))}))")
+        below = self.select(*keys, *melted)._node
+        return self._new(Raw(["SELECT *\0FROM ", below, text], [*keys, variable_name, value_name]))
+
+    melt = unpivot
+
+    def explode(self, *columns, index_column=None, ignore_empty_and_null=False):
+        """A row for each element of these lists (side by side, if more than one). A list that is empty or NULL gives one row of NULL,
+        unless ignore_empty_and_null. index_column: the element's place, from 0, under this name."""
+        names = self._plain(columns)
+        if not names:
+            raise invalid("explode() needs a column at least")
+        new = {}
+        for n in names:
+            lists = col(n) if ignore_empty_and_null else expr.when(call("len", col(n)) > 0, col(n)).otherwise([None])
+            new[n] = lists.explode()
+        if index_column is not None:
+            place = [call("range", call("len", col(n))) for n in names]
+            longest = place[0] if len(place) == 1 else call("range", call("greatest", *(call("len", col(n)) for n in names)))
+            known = call("greatest", *(call("coalesce", call("len", col(n)), 0) for n in names)) if len(names) > 1 else call("len", col(names[0]))
+            new[index_column] = (longest if ignore_empty_and_null else expr.when(known > 0, longest).otherwise([None])).explode()
+        base = self if isinstance(self._node, Select) and not self._node.is_bare() and False else self
+        return base.with_columns(new)
+
+    # ---- other frames
+
+    def join(self, other, on=None, how="inner", *, left_on=None, right_on=None, prefix=None, suffix=None, null_equals_null=False,
+             strategy=None):
+        """Rows of both. how: inner, left, right, full (outer), semi, anti, cross. on: columns that both have, which the result has once;
+        left_on, right_on: columns or expressions of either. Other columns of the right whose names are taken get prefix and suffix
+        (none given: the suffix _right). strategy: 'broadcast' and others are taken and left to the planner, which knows sizes."""
+        from brant import joins
+        return joins.join(self, other, on, how, left_on, right_on, prefix, suffix, null_equals_null, strategy)
+
+    def join_asof(self, other, *, on=None, left_on=None, right_on=None, by=None, left_by=None, right_by=None, strategy="backward",
+                  allow_exact_matches=True, how="left", prefix=None, suffix=None):
+        """With each row of the left, the nearest of the right by `on`: the last one not after it (backward) or the first one not before
+        it (forward), among those with equal `by`."""
+        from brant import joins
+        return joins.join_asof(self, other, on, left_on, right_on, by, left_by, right_by, strategy, allow_exact_matches, how, prefix, suffix)
+
+    def cross_join(self, other, *, prefix=None, suffix=None):
+        """Each row of this with each of the other."""
+        return self.join(other, how="cross", prefix=prefix, suffix=suffix)
+
+    def _set(self, other, word, by_name=False):
+        if not isinstance(other, DataFrame):
+            raise invalid(f"expected a DataFrame, not a {type(other).__name__}")
+        mine, theirs = self._names(), other._names()
+        if not by_name and len(mine) != len(theirs):
+            raise invalid(f"{word}: the frames have {len(mine)} and {len(theirs)} columns")
+        columns = mine + [n for n in theirs if find(n, mine) is None] if by_name else mine
+        parts = ["FROM ", self._node, f"\0{word}{' BY NAME' if by_name else ''}\0FROM ", other._node]
+        return DataFrame(Raw(parts, columns), _common_session(self, other))
+
+    def concat(self, other):
+        """The rows of this, then those of the other, which has the same columns."""
+        mine, theirs = self._names(), other._names()
+        if [n.lower() for n in mine] != [n.lower() for n in theirs]:
+            raise invalid(f"concat: the columns differ: {', '.join(mine)} and {', '.join(theirs)}; union_all_by_name fills up with NULL")
+        return self._set(other, "UNION ALL")
+
+    def union(self, other):
+        """Rows of both, each once; columns by position."""
+        return self._set(other, "UNION")
+
+    def union_all(self, other):
+        """Rows of both; columns by position."""
+        return self._set(other, "UNION ALL")
+
+    def union_by_name(self, other):
+        return self._set(other, "UNION", True)
+
+    def union_all_by_name(self, other):
+        """Rows of both; columns by name, NULL where one has none."""
+        return self._set(other, "UNION ALL", True)
+
+    def intersect(self, other):
+        return self._set(other, "INTERSECT")
+
+    def intersect_all(self, other):
+        return self._set(other, "INTERSECT ALL")
+
+    def except_distinct(self, other):
+        """Rows of this that the other has not, each once."""
+        return self._set(other, "EXCEPT")
+
+    except_ = except_distinct
+
+    def except_all(self, other):
+        return self._set(other, "EXCEPT ALL")
+
+    # ---- partitions
+
+    def _function(self, name, *arguments):
+        parts = [f"SELECT *\0FROM {name}(", self._node if _in_parentheses(self._node) else Raw(["FROM ", self._node]),
+                 "".join(f", {a}" for a in arguments) + ")"]
+        return self._new(Raw(parts, self._names() if getattr(self._node, "columns", None) is not None else None))
+
+    def repartition(self, n=None, *by):
+        """In n partitions (none given: the engine chooses): rows with equal `by` together, or, without, spread evenly."""
+        if n is not None and (isinstance(n, bool) or not isinstance(n, int)):
+            by, n = (n, *by), None
+        keys = self._resolve(by)
+        return self._function("repartition", _count(n, "repartition") if n is not None else 0, *(k.sql() for k in keys))
+
+    def into_partitions(self, n):
+        """In n partitions, by splitting or putting together those that are there."""
+        return self._function("into_partitions", _count(n, "into_partitions"))
+
+    def into_batches(self, rows):
+        """In batches of so many rows for what comes next."""
+        return self._function("into_batches", _count(rows, "into_batches"))
+
+    def with_row_id(self, name="id"):
+        """A first column with a number for each row: unique, not dense; see functions.monotonically_increasing_id."""
+        names = self._names()
+        if find(name, names) is not None:
+            raise invalid(f"there is a column {quote(name)} already")
+        return self.select(call("monotonically_increasing_id").alias(name), *map(col, names))
+
+    def with_row_number(self, name="row", *, order_by, partition_by=None):
+        """A first column with 1, 2, 3 … in this order."""
+        number = call("row_number").over(partition_by=partition_by, order_by=order_by)
+        return self.select(number.alias(name), *map(col, self._names()))
+
+    # ---- about columns
+
+    def describe(self):
+        """A frame with the name and the type of each column."""
+        return self._new(Raw(["SELECT column_name, column_type AS type\0FROM (DESCRIBE FROM ", self._node, ")"], ["column_name", "type"]))
+
+    def summarize(self):
+        """A frame with a row for each column: least, greatest, mean, quartiles, counts of values and NULLs."""
+        return self._new(Raw(["SELECT *\0FROM (SUMMARIZE FROM ", self._node, ")"]))
+
+    @property
+    def columns(self):
+        """The names of the columns."""
+        return list(self._names())
+
+    column_names = columns
+
+    @property
+    def schema(self):
+        """Names and types: a dict of DuckDB's names of types. Planned, not run."""
+        return display.Schema(self._node.schema(self.session))
+
+    @property
+    def dtypes(self):
+        """The types of the columns, by DuckDB's names."""
+        return list(self.schema.values())
+
+    def __contains__(self, name):
+        return isinstance(name, str) and find(name, self._names()) is not None
+
+    def pipe(self, function, *args, **kwargs):
+        """function(self, …): for chains."""
+        return function(self, *args, **kwargs)
+
+    def transform(self, function, *args, **kwargs):
+        """As pipe; the function gives a DataFrame."""
+        out = function(self, *args, **kwargs)
+        if not isinstance(out, DataFrame):
+            raise invalid(f"transform: the function gave a {type(out).__name__}, not a DataFrame")
+        return out
+
+
+_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE",
+            "DECIMAL")
+
+
+def _has(level, clause):
+    if clause == "cut":
+        return level.is_cut()
+    if clause == "columns":
+        return level.columns is not None
+    if clause == "unnest":
+        return getattr(level, "unnests", False)
+    value = getattr(level, clause)
+    return value is not None and value != []
+
+
+def _and(text, level):
+    """A condition as one of several."""
+    return f"({text})" if getattr(level, "or_first", False) else text
+
+
+def _renamed(c, name):
+    return c if c.name == name else Column(name, None if c.source else c.text, c.source)
+
+
+def _value(value):
+    """An expression for a named column: a string is a value here? No: it names a column, as everywhere in select()."""
+    return value if isinstance(value, Expr) else column(value) if isinstance(value, str) else lit(value)
+
+
+def _sealed(level):
+    level.sealed = True
+    return level
+
+
+def _in_parentheses(node):
+    return isinstance(node, Raw) or isinstance(node, Select) and not node.is_bare()
+
+
+def _count(n, what):
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise invalid(f"{what}() takes a number, 1 or more, not {n!r}")
+    return n
+
+
+def _common_session(a, b):
+    if a._own_session is not b._own_session and a.session is not b.session:
+        raise invalid("the two frames belong to different sessions")
+    return a._own_session or b._own_session
+
+
+__all__ = ["DataFrame", "plan", "sql_expr", "string"]
