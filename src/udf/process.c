@@ -2,7 +2,8 @@
  * One process of a pool: started, given connections, watched, ended.
  * Its descriptors: 0 nothing, 1 and 2 one pipe that is always drained here (the last BR_UDF_OUTPUT_KEPT_BYTES are kept for messages), 3 the
  * channel (net/channel.h), which has: worker → process `S` + JSON (descriptors: payload, status page), then `C` + u64 token (descriptor: a
- * connection); process → worker `R` once it has loaded. It is the leader of a process group, which ends with it. It dies with the worker: by
+ * connection); process → worker `R` once it has loaded, `L` + a line for
+ * the log. It is the leader of a process group, which ends with it. It dies with the worker: by
  * PR_SET_PDEATHSIG, which it asks for itself, and when its channel closes.
  * Watched each BR_UDF_WATCH_MS: private memory against the function's limit, the time of the batch under way. Loop thread. */
 #include "udf/internal.h"
@@ -28,6 +29,7 @@
 #define STATUS_BYTES 4096u
 #define OOM_SCORE "900" /* of 1000: before executors (600) and the worker; raising needs no right */
 #define READS_A_WAKE 16
+#define LOG_BYTES 2000u
 #define TAIL_BYTES 1100u /* of its output in a message */
 
 extern char **environ;
@@ -193,10 +195,13 @@ static void raise_oom_score(int pid) {
 
 static void on_message(void *arg, const void *data, size_t n, int *fds, int n_fds) {
   br_udf_process *p = arg;
+  const char *text = data;
   for (int i = 0; i < n_fds; i++) close(fds[i]);
-  if (n >= 1 && ((const char *)data)[0] == 'R' && !p->ready) {
+  if (n >= 1 && text[0] == 'R' && !p->ready) {
     p->ready = true;
     br_udf_process_ready(p);
+  } else if (n >= 1 && text[0] == 'L') {
+    br_log(BR_LOG_WARN, "%.*s", (int)(n - 1 < LOG_BYTES ? n - 1 : LOG_BYTES), text + 1);
   }
 }
 
