@@ -4,6 +4,7 @@
  * Order: br_engine_open, br_session_open…close, br_engine_close. Threads: a session has one user at a time, except for
  * cancel, cancelled and progress, which any thread may call while the session lives.
  */
+#include "engine/functions.h"
 #include "engine/internal.h"
 #include <string.h>
 
@@ -65,6 +66,7 @@ br_status br_engine_open(const br_engine_options *o, br_engine **out, br_error *
   duckdb_connection_get_arrow_options(e->helper, &e->arrow);
   BR_TRY_GOTO(br_input_register(e, err));
   BR_TRY_GOTO(br_sink_register(e, err));
+  BR_TRY_GOTO(br_functions_register(e, err));
   *out = e;
   e = NULL;
 done:
