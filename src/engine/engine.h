@@ -10,6 +10,7 @@
 #define BRANT_ENGINE_ENGINE_H
 
 #include "arrow/columns.h"
+#include <stdatomic.h>
 
 typedef struct br_engine br_engine;   /* one DuckDB instance; thread-safe */
 typedef struct br_session br_session; /* one connection: settings, temporary objects; one statement at a time */
@@ -75,11 +76,18 @@ typedef struct br_planned {
 BR_MUST_USE br_status br_session_plan(br_session *s, const char *sql, br_planned *out, br_error *err);
 void br_planned_free(br_planned *p);
 
+/* A scalar function of any arguments that exists for planning alone: running it fails with `message`. It counts as volatile, so that
+ * a plan keeps each call where it was written. *bound grows by each call in a text that is bound; it must outlive the engine. */
+BR_MUST_USE br_status br_session_plan_function(br_session *s, const char *name, const char *type, const char *message,
+                                               _Atomic uint64_t *bound, br_error *err);
+
 /* ---- a local stream of batches (small queries, the caller's own thread) */
 typedef struct br_local_stream br_local_stream;
 BR_MUST_USE br_status br_session_stream(br_session *s, const char *sql, br_local_stream **out, br_error *err);
 br_schema *br_local_stream_schema(br_local_stream *st);                                         /* borrowed */
 BR_MUST_USE br_status br_local_stream_next(br_local_stream *st, br_batch **out, br_error *err); /* *out NULL: end */
+/* From here on every batch but the last has exactly so many rows, or so many bytes (about) if that is less. */
+void br_local_stream_exact(br_local_stream *st, uint32_t rows, uint64_t bytes);
 void br_local_stream_free(br_local_stream *st);
 /* (br_session_stream_over, which reads input(k) too, is below at the inputs.) */
 

@@ -25,6 +25,10 @@ struct br_local_stream {
   br_vec_reader *reader;
   br_colset *columns;
   int64_t batch_rows; /* grows: the first rows come at once */
+  bool exact;         /* batch_rows is what the reader wants */
+  uint64_t batch_bytes;
+  duckdb_data_chunk held; /* exact: rows of it from held_at on belong to the next batch */
+  uint32_t held_at, held_rows;
   uint32_t *all_rows;
   br_run run; /* of br_session_stream_over: its inputs, and the first error of their callbacks */
   br_run_ctx ctx;
@@ -147,6 +151,7 @@ br_status br_session_stream_over(br_session *s, const char *sql, const br_run_in
   br_status status;
   st->session = s;
   st->batch_rows = FIRST_BATCH_ROWS;
+  st->batch_bytes = BATCH_BYTES;
   br_session_begin(s);
   if (n_inputs) BR_TRY_GOTO(bind_inputs(st, inputs, n_inputs, err));
   BR_TRY_GOTO(br_gate_enter(s, BR_MODE_DEFAULT, err));
@@ -202,9 +207,28 @@ static br_status lost_reason(br_local_stream *st, br_error *err) {
   return br_interrupted_fail(err);
 }
 
-/* One chunk more; at the end st->at_end. */
+void br_local_stream_exact(br_local_stream *st, uint32_t rows, uint64_t bytes) {
+  st->exact = true;
+  st->batch_rows = rows;
+  st->batch_bytes = bytes;
+}
+
+/* What still fits of the chunk. */
+static br_status append_held(br_local_stream *st, br_error *err) {
+  int64_t room = st->exact ? st->batch_rows - br_colset_rows(st->columns) : INT64_MAX;
+  uint32_t rows = st->held_rows - st->held_at;
+  if (rows > room) rows = (uint32_t)room;
+  br_status status = br_colset_append(st->columns, br_vec_read(st->reader, st->held, st->held_rows),
+                                      st->all_rows + st->held_at, rows, err);
+  st->held_at += rows;
+  if (st->held_at == st->held_rows || status != BR_OK) duckdb_destroy_data_chunk(&st->held);
+  return status;
+}
+
+/* One chunk more, or the rest of one; at the end st->at_end. */
 static br_status pull(br_local_stream *st, br_error *err) {
   if (br_session_cancelled(st->session)) return br_fail(err, BR_CANCELLED, BR_BLAME_NONE, "cancelled");
+  if (st->held) return append_held(st, err);
   duckdb_data_chunk chunk = duckdb_fetch_chunk(st->result);
   if (!chunk) {
     duckdb_error_type type;
@@ -212,11 +236,12 @@ static br_status pull(br_local_stream *st, br_error *err) {
     br_status failed = result_error(st, &type, err);
     return type == DUCKDB_ERROR_INTERRUPT ? lost_reason(st, err) : failed;
   }
-  uint32_t rows = (uint32_t)duckdb_data_chunk_get_size(chunk);
-  br_status status = BR_OK;
-  if (rows) status = br_colset_append(st->columns, br_vec_read(st->reader, chunk, rows), st->all_rows, rows, err);
-  duckdb_destroy_data_chunk(&chunk);
-  return status;
+  st->held = chunk;
+  st->held_at = 0;
+  st->held_rows = (uint32_t)duckdb_data_chunk_get_size(chunk);
+  if (st->held_rows) return append_held(st, err);
+  duckdb_destroy_data_chunk(&st->held);
+  return BR_OK;
 }
 
 static br_status take_batch(br_local_stream *st, br_batch **out, br_error *err) {
@@ -234,7 +259,8 @@ done:
 
 br_status br_local_stream_next(br_local_stream *st, br_batch **out, br_error *err) {
   *out = NULL;
-  while (!st->at_end && br_colset_rows(st->columns) < st->batch_rows && br_colset_bytes(st->columns) < BATCH_BYTES) {
+  while (!st->at_end && br_colset_rows(st->columns) < st->batch_rows &&
+         br_colset_bytes(st->columns) < st->batch_bytes) {
     br_status status = own_error(st, pull(st, err), err);
     if (status != BR_OK) {
       st->at_end = true;
@@ -244,13 +270,14 @@ br_status br_local_stream_next(br_local_stream *st, br_batch **out, br_error *er
     }
   }
   if (!st->columns || br_colset_rows(st->columns) == 0) return BR_OK;
-  if (st->batch_rows < BATCH_ROWS) st->batch_rows *= 2;
+  if (!st->exact && st->batch_rows < BATCH_ROWS) st->batch_rows *= 2;
   return take_batch(st, out, err);
 }
 
 void br_local_stream_free(br_local_stream *st) {
   if (!st) return;
   wake_inputs(st);
+  if (st->held) duckdb_destroy_data_chunk(&st->held);
   if (st->has_result) duckdb_destroy_result(&st->result);
   if (st->ps) duckdb_destroy_prepare(&st->ps);
   release_inputs(st);

@@ -4,7 +4,7 @@
  * the channel ends the process. Threads: the main one runs the loop; tasks send events and wait for reservations. Nothing here
  * waits, but a task's thread for its reservation: BR_EXECUTOR_RESERVE_WAIT_MS. With a task in the middle of DuckDB the process
  * leaves by _exit: all that it holds (descriptors, memory, files in its own directory) is the kernel's or the worker's to clean. */
-#include "executor/executor.h"
+#include "executor/function_link.h"
 
 #include "base/mem.h"
 #include "base/util.h"
@@ -278,6 +278,12 @@ static br_status handle(br_executor *x, Brant__Pb__ExecutorCommand *m, const int
       br_outputs_drop_attempt(x->outputs, &id);
       break;
     }
+    case BRANT__PB__EXECUTOR_COMMAND__WHAT_UDF_READY:
+      br_executor_udf_answer(x, m->udf_ready, true, fds, n_fds, used);
+      break;
+    case BRANT__PB__EXECUTOR_COMMAND__WHAT_UDF_CLOSED:
+      br_executor_udf_answer(x, m->udf_closed, false, fds, n_fds, used);
+      break;
     case BRANT__PB__EXECUTOR_COMMAND__WHAT_PEER_GONE: on_peer_gone(x, m->peer_gone); break;
     case BRANT__PB__EXECUTOR_COMMAND__WHAT_SHUTDOWN: leave(x, NULL); break;
     default: break; /* of a later version */

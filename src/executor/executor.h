@@ -67,6 +67,7 @@ BR_MUST_USE br_status br_einputs_open(br_etask *t, br_error *err); /* schemas an
 BR_MUST_USE br_status br_einputs_first(br_etask *t,
                                        br_error *err); /* waits for the first batch of each; bounds whole */
 br_status br_einput_next(void *arg, br_batch **out, br_error *err);
+br_run_input br_einput_bind(br_einput *in);
 void br_einput_stop(void *arg);
 void br_einputs_close(br_etask *t);
 
@@ -104,6 +105,18 @@ BR_MUST_USE br_status br_efiles_write(br_etask *t, const char *sql, const br_run
 char *br_efiles_manifest(br_etask *t);         /* a SELECT of (path, rows, bytes); free it */
 void br_efiles_close(br_etask *t, bool stays); /* stays false: what was written is removed */
 
+/* ---- steps.c: texts whose rows get columns by users' functions, each feeding an input(k). */
+typedef struct br_esteps br_esteps;
+/* The inputs are open; all steps start. Nothing to do without steps. */
+BR_MUST_USE br_status br_esteps_start(br_etask *t, br_error *err);
+/* What a text reads: those of t's inputs and steps that no step reads but `reader` itself (NULL: the task's own text). */
+size_t br_esteps_inputs(br_etask *t, const Brant__Pb__Step *reader, br_run_input *out);
+void br_esteps_cancel(br_etask *t); /* any thread, with t->lock held; again and again */
+/* Ends what still runs: nobody reads it any more. With the statistics, appended to those of earlier passes. */
+void br_esteps_stop(br_etask *t);
+void br_esteps_stats(br_etask *t, Brant__Pb__TaskStats *s); /* borrows from t until br_esteps_free */
+void br_esteps_free(br_etask *t);
+
 /* ---- task.c: one attempt. */
 struct br_etask {
   br_executor *x;
@@ -119,7 +132,9 @@ struct br_etask {
   size_t n_inputs;
   br_esink sink;
   br_efiles files;
+  br_esteps *steps;     /* those that run, NULL: none */
   const char *sql;      /* that runs: the task's, or one of its passes */
+  bool function_failed; /* a user's function did: its text says more than the SQL */
   br_reader_stats read; /* of inputs that were closed (passes) */
   uint64_t sent_rows;   /* of the last progress message; main thread */
   double sent_fraction;
@@ -148,7 +163,8 @@ struct br_executor {
   pthread_mutex_t lock; /* reservations, gone_peers */
   pthread_cond_t answered;
   struct br_waiter *waiters;
-  br_map *gone_peers; /* numbers of workers that were declared lost */
+  struct br_udf_wait *udf_waits; /* function_link.c */
+  br_map *gone_peers;            /* numbers of workers that were declared lost */
   uint64_t last_request;
 };
 void br_executor_send(br_executor *x, const Brant__Pb__ExecutorEvent *e, const int *fds, int n_fds); /* any thread */

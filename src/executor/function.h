@@ -21,8 +21,10 @@ typedef struct br_function_options {
   br_schema *result;                 /* the one column that must come; borrowed */
 } br_function_options;
 
+/* Not connected yet; from here on it can be stopped. Free it with br_function_close. */
+BR_MUST_USE br_status br_function_new(const br_function_options *o, br_function **out, br_error *err);
 /* Asks the worker for a connection and opens the function: the process is ready when it returns. */
-BR_MUST_USE br_status br_function_open(const br_function_options *o, br_function **out, br_error *err);
+BR_MUST_USE br_status br_function_open(br_function *f, br_error *err);
 /* Send the arguments of rows that start at first_row of the step. At most BR_UDF_IN_FLIGHT batches may be without a result. */
 BR_MUST_USE br_status br_function_send(br_function *f, br_batch *arguments, uint64_t first_row, br_error *err);
 /* The result of the oldest batch, as many rows as that had, one column. Waits within the call's timeout. A process that died, hung or

@@ -277,6 +277,17 @@ void br_einput_stop(void *arg) {
   br_reader_cancel(in->reader);
 }
 
+br_run_input br_einput_bind(br_einput *in) {
+  return (br_run_input){.number = in->pb->number,
+                        .schema = in->schema,
+                        .rows = in->empty ? 0 : in->pb->rows,
+                        .rows_known = in->empty || in->pb->rows_known,
+                        .ordered = in->pb->ordered,
+                        .next = br_einput_next,
+                        .cancel = br_einput_stop,
+                        .arg = in};
+}
+
 void br_einputs_close(br_etask *t) {
   pthread_mutex_lock(&t->lock);
   size_t n = t->n_inputs;

@@ -28,29 +28,12 @@ static br_status take_session(br_etask *t, br_error *err) {
   return BR_OK;
 }
 
-static size_t run_inputs(br_etask *t, br_run_input *out) {
-  size_t n = 0;
-  for (size_t i = 0; i < t->n_inputs; i++) {
-    br_einput *in = &t->inputs[i];
-    if (in->pb->kind == BRANT__PB__INPUT_KIND__INPUT_BOUNDS) continue;
-    out[n++] = (br_run_input){.number = in->pb->number,
-                              .schema = in->schema,
-                              .rows = in->empty ? 0 : in->pb->rows,
-                              .rows_known = in->empty || in->pb->rows_known,
-                              .ordered = in->pb->ordered,
-                              .next = br_einput_next,
-                              .cancel = br_einput_stop,
-                              .arg = in};
-  }
-  return n;
-}
-
 /* last: no other pass comes. */
 static br_status run_sql(br_etask *t, bool last, br_run_stats *stats, br_error *err) {
   char id[64];
   br_attempt_format(&t->id, id);
   char *scratch = br_asprintf("%s/run-%s", t->x->temp_dir, id);
-  br_run_input *inputs = br_calloc(t->n_inputs + 1, sizeof *inputs);
+  br_run_input *inputs = br_calloc(t->n_inputs + t->pb->task->n_steps + 1, sizeof *inputs);
   br_run_sink sink;
   br_run_stats files = {0};
   char *manifest = NULL;
@@ -59,7 +42,7 @@ static br_status run_sql(br_etask *t, bool last, br_run_stats *stats, br_error *
   br_esink_bind(&t->sink, &sink);
   br_run run = {.sql = t->sql,
                 .inputs = inputs,
-                .n_inputs = run_inputs(t, inputs),
+                .n_inputs = br_esteps_inputs(t, NULL, inputs),
                 .sink = &sink,
                 .ordered = t->pb->task->output->ordered,
                 .profile = t->pb->task->profile,
@@ -101,7 +84,9 @@ static br_status run_pass(br_etask *t, const char *sql, bool last, br_run_stats 
   BR_TRY(br_einputs_first(t, err));
   if (!t->sink.schema) BR_TRY(br_esink_prepare(&t->sink, err));
   if (atomic_load(&t->cancelled)) return cancelled(t, err);
-  br_status status = run_sql(t, last, &stats, err);
+  br_status status = br_esteps_start(t, err);
+  if (status == BR_OK) status = run_sql(t, last, &stats, err);
+  br_esteps_stop(t);
   add_stats(all, &stats);
   if (status == BR_OK && atomic_load(&t->cancelled)) return cancelled(t, err);
   if (status == BR_OK && !last) br_einputs_close(t);
@@ -144,6 +129,7 @@ static void send_done(br_etask *t, const br_run_stats *run, const br_map_output 
   s.spill_bytes = run->spill_bytes + o->spilled_bytes;
   s.peak_memory_bytes = run->peak_memory_bytes;
   if (run->profile_json) s.profile_json = run->profile_json;
+  br_esteps_stats(t, &s);
   s.n_partition_log_bytes = s.n_partition_rows = partitions;
   s.partition_log_bytes = br_calloc(partitions, sizeof *s.partition_log_bytes);
   for (uint32_t i = 0; i < partitions; i++) s.partition_log_bytes[i] = log_bytes(o->partition_bytes[i]);
@@ -213,7 +199,7 @@ static void send_failed(br_etask *t, br_error *e) {
   e->attempt = t->id;
   if (broken) atomic_store(&t->x->broken, true);
   add_advice(e, t->pb->task->output->shared_dir);
-  if (e->blame == BR_BLAME_USER && e->code != BR_NO_SPACE) append_sql(e, t);
+  if (e->blame == BR_BLAME_USER && e->code != BR_NO_SPACE && !t->function_failed) append_sql(e, t);
   br_executor_send_failed(t->x, &t->id, e);
 }
 
@@ -244,6 +230,7 @@ static void *task_thread(void *arg) {
   close_session(t, status == BR_OK);               /* before the report: the next task of this query finds it */
   if (status == BR_OK) send_done(t, &stats, &out); /* before the inputs close: their statistics go along */
   br_einputs_close(t);
+  br_esteps_free(t);
   br_esink_close(&t->sink);
   br_efiles_close(t, status == BR_OK);
   if (status == BR_OK)
@@ -300,6 +287,7 @@ void br_etask_cancel(br_etask *t) {
   if (t->session) br_session_cancel(t->session);
   for (size_t i = 0; i < t->n_inputs; i++)
     if (t->inputs[i].reader) br_reader_cancel(t->inputs[i].reader);
+  br_esteps_cancel(t);
   pthread_mutex_unlock(&t->lock);
   br_executor_wake_waiters(t->x);
 }
