@@ -209,7 +209,7 @@ static br_status run_explain(brant_query *q, const br_explain_request *x, br_err
   return status;
 }
 
-static br_status submit(brant_query *q, const char *sql, br_error *err) {
+static br_status submit_plain(brant_query *q, const char *sql, br_error *err) {
   br_statement kind;
   br_explain_request x;
   if (br_explain_parse(sql, &x)) {
@@ -234,6 +234,14 @@ static br_status submit(brant_query *q, const char *sql, br_error *err) {
   if (kind != BR_STMT_SELECT) return run_other(q, kind, sql, err);
   BR_TRY(br_prepare(q->session, sql, false, &q->plan, err));
   return q->plan.local ? start_local(q, err) : start_distributed(q, err);
+}
+
+static br_status submit(brant_query *q, const char *sql, br_error *err) {
+  char *text = NULL;
+  BR_TRY(br_node_text(sql, &text, err));
+  br_status status = submit_plain(q, text ? text : sql, err);
+  free(text);
+  return status;
 }
 
 /* Any thread. */

@@ -58,7 +58,7 @@ char *br_task_sql(const br_query *q, uint32_t stage, uint32_t task, br_arena *ar
     const char *with = (int)i == r->plan->split_scan ? r->split_sql[task] : r->whole_sql[i];
     sql = replace_token(arena, sql, r->plan->scans[i].token, with);
   }
-  return sql;
+  return br_stage_task_sql(arena, sql, task, r->n_tasks);
 }
 
 /* Task i of a FORWARD stage reads one task of one of its FORWARD producers: the producers' tasks follow each other. */
@@ -159,6 +159,7 @@ static Brant__Pb__TaskOutput *make_output(const br_query *q, const br_stage *s, 
   out->n_types = s->n_columns;
   out->codec = (char *)(uintptr_t)q->codec;
   out->result = s->output == BR_EX_RESULT;
+  out->batch_rows = s->batch_rows;
   out->publish = q->eager && !out->result;
   if (q->shared_dir != NULL) out->shared_dir = q->shared_dir;
   return out;

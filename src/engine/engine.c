@@ -67,6 +67,7 @@ br_status br_engine_open(const br_engine_options *o, br_engine **out, br_error *
   BR_TRY_GOTO(br_input_register(e, err));
   BR_TRY_GOTO(br_sink_register(e, err));
   BR_TRY_GOTO(br_functions_register(e, err));
+  BR_TRY_GOTO(br_nodes_register(e, err));
   *out = e;
   e = NULL;
 done:

@@ -39,6 +39,7 @@ static br_status open_writer(br_esink *s, br_error *err) {
       .ordered = o->ordered,
       .codec_memory = BR_CODEC_NONE,
       .codec_disk = codec,
+      .batch_rows = o->batch_rows,
       .scatter_buffer_bytes = t->x->scatter_buffer_bytes,
       .spill_dir = dir,
       .reserver = {.reserve = br_executor_reserve, .arg = t},

@@ -52,8 +52,11 @@ typedef struct br_writer_options {
   br_codec codec_disk;           /* once the output is on disk: usually BR_CODEC_LZ4 */
   uint64_t scatter_buffer_bytes; /* bound of all per-partition buffers of the attempt; the largest is flushed first */
   uint64_t chunk_bytes;          /* flush a partition's buffer at this size; 0: 1 MiB */
-  const char *spill_dir;         /* the attempt's directory for a disk file; made when needed */
-  br_reserver reserver;          /* called in steps of >= 4 MiB */
+  /* Not 0: flush it at this many rows instead: exactly with one partition, at least with more; fewer at the end of a thread, or
+   * where the buffers reach their bound. */
+  uint32_t batch_rows;
+  const char *spill_dir; /* the attempt's directory for a disk file; made when needed */
+  br_reserver reserver;  /* called in steps of >= 4 MiB */
   const void *const *bounds;
   const uint32_t *bound_bytes;
   uint32_t n_bounds;    /* RANGE: n_bounds + 1 = partitions; sorted byte strings, borrowed */

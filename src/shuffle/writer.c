@@ -40,6 +40,7 @@ struct br_writer {
   uint32_t partitions, columns;
   bool ordered, followed;
   uint64_t scatter_buffer_bytes, chunk_bytes, check_bytes;
+  uint32_t batch_rows;
   br_bounds *bounds;
   br_output *output;
   _Atomic uint32_t threads; /* states alive */
@@ -84,6 +85,7 @@ br_status br_writer_open(const br_writer_options *o, br_writer **out, br_error *
   w->columns = (uint32_t)br_schema_columns(o->schema);
   w->ordered = o->ordered;
   w->scatter_buffer_bytes = o->scatter_buffer_bytes > 0 ? o->scatter_buffer_bytes : SCATTER_BUFFER_BYTES_DEFAULT;
+  w->batch_rows = o->batch_rows;
   w->chunk_bytes = o->chunk_bytes > 0 ? o->chunk_bytes : CHUNK_BYTES_DEFAULT;
   w->check_bytes = w->scatter_buffer_bytes / 64;
   if (w->check_bytes > w->chunk_bytes / 4) w->check_bytes = w->chunk_bytes / 4;
@@ -346,6 +348,30 @@ static br_status store_rows(thread_state *t, const br_vec *columns, uint32_t row
   return br_colset_scatter(t->parts, w->partitions, columns, t->place, rows, err);
 }
 
+/* One partition, in batches of exactly as many rows. */
+static br_status write_batches(thread_state *t, const br_vec *columns, uint32_t rows, br_error *err) {
+  br_colset *c = t->parts[0];
+  want_place(t, rows);
+  for (uint32_t at = 0; at < rows;) {
+    uint32_t room = t->w->batch_rows - (uint32_t)br_colset_rows(c), n = rows - at < room ? rows - at : room;
+    BR_TRY(br_colset_append(c, columns, t->place + at, n, err));
+    look_at(t, 0);
+    if (n == room) BR_TRY(flush(t, 0, false, err));
+    at += n;
+  }
+  publish(t);
+  return relieve(t, err);
+}
+
+static br_status flush_full_batches(thread_state *t, br_error *err) {
+  for (uint32_t p = 0; p < t->w->partitions; p++) {
+    look_at(t, p);
+    if (br_colset_rows(t->parts[p]) >= (int64_t)t->w->batch_rows) BR_TRY(flush(t, p, false, err));
+  }
+  publish(t);
+  return relieve(t, err);
+}
+
 br_status br_writer_write(br_writer *w, void *state, const br_vec *columns, uint32_t n_columns, uint32_t rows,
                           br_error *err) {
   thread_state *t = state;
@@ -354,8 +380,10 @@ br_status br_writer_write(br_writer *w, void *state, const br_vec *columns, uint
     return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "%u columns arrive at the shuffle, %u expected", n_columns,
                    expected);
   if (rows == 0) return BR_OK;
+  if (w->batch_rows > 0 && w->partitions == 1) return write_batches(t, columns, rows, err);
   uint64_t bytes = measure_all(columns, w->columns, rows);
   BR_TRY(store_rows(t, columns, rows, err));
+  if (w->batch_rows > 0) return flush_full_batches(t, err);
   if (w->followed && br_now_ms() - t->flushed_ms >= FOLLOWED_FLUSH_MS) BR_TRY(flush_for_followers(t, err));
   if (bytes == UNKNOWN_BYTES)
     return w->partitions == 1 ? check_all_buffers(t, err) : check_touched_buffers(t, rows, err);

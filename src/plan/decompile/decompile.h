@@ -54,6 +54,15 @@ BR_MUST_USE br_status br_emit_aggregate(br_emit *e, const json_t *aggregate, con
 BR_MUST_USE br_status br_emit_type(const json_t *type, br_buf *out, br_error *err);
 BR_MUST_USE br_status br_emit_constant(const json_t *value, br_buf *out, br_error *err);
 
+/* ---- brant's own functions */
+/* Stands in the text of a stage for the number of the task that runs it (br_stage_task_sql). */
+#define BR_TASK_NUMBER "brant_task_number()"
+/* A marker of brant's own nodes, which is printed as TRUE: repartition, into_partitions, into_batches. */
+#define BR_MARKER_REPARTITION "__brant_repartition"
+#define BR_MARKER_INTO_PARTITIONS "__brant_into_partitions"
+#define BR_MARKER_INTO_BATCHES "__brant_into_batches"
+bool br_is_marker(const char *function);
+
 /* The source of a scan, for splits: which files or table it reads. */
 typedef enum br_scan_kind { BR_SCAN_PARQUET, BR_SCAN_TABLE } br_scan_kind;
 typedef struct br_scan {

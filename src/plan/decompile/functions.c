@@ -137,6 +137,10 @@ static bool stays_local(const char *name) {
          !strncmp(name, "__internal", 10);
 }
 
+bool br_is_marker(const char *name) {
+  return AMONG(name, BR_MARKER_REPARTITION, BR_MARKER_INTO_PARTITIONS, BR_MARKER_INTO_BATCHES);
+}
+
 const char *br_e_function(br_emit *e, const json_t *expr, const br_env *env) {
   const char *name = br_j_str(expr, "name");
   const json_t *data = data_of(expr), *type = br_j_get(expr, "return_type");
@@ -144,6 +148,8 @@ const char *br_e_function(br_emit *e, const json_t *expr, const br_env *env) {
   if (!*name) br_e_corrupt(e, "a function has no name");
   if (stays_local(name)) br_e_unsupported(e, "%.60s(): it means something in this session only", name);
   if (e->status != BR_OK) return "";
+  if (br_is_marker(name)) return "true"; /* what it stands for is done by distribute/ */
+  if (!strcmp(name, "monotonically_increasing_id")) return "monotonically_increasing_id(" BR_TASK_NUMBER ")";
   if (br_j_get(data, "lambda_expr") ||
       AMONG(name, "list_transform", "list_filter", "list_reduce", "list_apply", "array_transform", "apply",
             "array_apply", "filter", "array_filter", "reduce", "array_reduce"))

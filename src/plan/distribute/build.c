@@ -101,6 +101,7 @@ br_open *br_open_merge(br_dist *d, const br_open *a, const br_open *b) {
     o->n_key_at = keyed->n_key_at;
   }
   o->indeterminate = a->indeterminate || b->indeterminate;
+  o->batch_rows = a->batch_rows ? a->batch_rows : b->batch_rows;
   o->reason = a->reason ? a->reason : b->reason;
   o->label = joined(d, a->label, ", ", b->label);
   o->why = joined(d, a->why, "; ", b->why);
@@ -425,6 +426,7 @@ br_status br_close(br_dist *d, const br_drel *r, size_t branch, const br_closing
   s.keys = c->keys;
   s.ordered_output = r->ordered;
   s.indeterminate = o->indeterminate;
+  s.batch_rows = o->batch_rows;
   s.rows = r->rows < 0 ? -1 : r->rows / (double)r->n_branches;
   s.bytes = r->bytes < 0 ? -1 : r->bytes / (double)r->n_branches;
   s.why = joined(d, c->why, "; ", o->why);

@@ -14,9 +14,19 @@ static bool one_of(const char *s, const char *const *list) {
 }
 
 static bool volatile_function(const char *name) {
-  static const char *const names[] = {"random",           "uuid",    "uuidv4",  "uuidv7", "gen_random_uuid",
-                                      "setseed",          "nextval", "currval", "stats",  "current_transaction_id",
-                                      "current_query_id", NULL};
+  static const char *const names[] = {"random",
+                                      "uuid",
+                                      "uuidv4",
+                                      "uuidv7",
+                                      "gen_random_uuid",
+                                      "setseed",
+                                      "nextval",
+                                      "currval",
+                                      "stats",
+                                      "current_transaction_id",
+                                      "current_query_id",
+                                      "monotonically_increasing_id",
+                                      NULL};
   return one_of(name, names);
 }
 

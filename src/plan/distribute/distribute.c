@@ -142,14 +142,18 @@ static bool node_volatile(const br_node *n) {
   return br_volatile(br_j_get(n->json, "expressions")) || br_volatile(br_j_get(n->json, "conditions"));
 }
 
-static br_status stays(br_dist *d, const br_node *n, const char *label, br_drel *out, br_error *err) {
-  BR_TRY(br_walk(d, n->children[0], out, err));
+br_status br_stays_over(br_dist *d, const br_node *n, const char *label, br_drel *out, br_error *err) {
   int64_t *map = kept_columns(d, n, out);
   BR_TRY(br_emit_over(d, n, out, err));
   br_map_clustering(d, out, map, n->n_columns);
   br_label_all(d, out, label);
   br_mark_chance(out, node_volatile(n));
   return BR_OK;
+}
+
+static br_status stays(br_dist *d, const br_node *n, const char *label, br_drel *out, br_error *err) {
+  BR_TRY(br_walk(d, n->children[0], out, err));
+  return br_stays_over(d, n, label, out, err);
 }
 
 static bool row_by_row(const char *function) {
@@ -195,8 +199,8 @@ static br_status positional_join(br_dist *d, const br_node *n, br_drel *out, br_
 br_status br_walk(br_dist *d, const br_node *n, br_drel *out, br_error *err) {
   switch (n->kind) {
     case BR_NODE_GET: return n->n_children ? in_out_function(d, n, out, err) : br_dist_scan(d, n, out, err);
-    case BR_NODE_PROJECTION: return stays(d, n, "project", out, err);
-    case BR_NODE_FILTER: return stays(d, n, "filter", out, err);
+    case BR_NODE_PROJECTION: return br_dist_projection(d, n, out, err);
+    case BR_NODE_FILTER: return br_dist_filter(d, n, out, err);
     case BR_NODE_UNNEST: return stays(d, n, "unnest", out, err);
     case BR_NODE_PIVOT: return stays(d, n, "pivot", out, err);
     case BR_NODE_CALLS: return br_dist_calls(d, n, out, err);

@@ -34,6 +34,7 @@ typedef struct br_open {
   br_stage_step *steps; /* in the order of their making: a step reads earlier ones only */
   size_t n_steps, cap_steps;
   bool indeterminate;
+  uint32_t batch_rows; /* into_batches() */
   /* All rows come from one HASH input: the values of its hash key k are column key_at[k] of that producer's output (-1: not
    * stored). What happens in this stage can only take values away. */
   uint32_t key_producer;
@@ -152,6 +153,13 @@ BR_MUST_USE br_status br_hash_key(br_dist *d, const br_drel *r, const json_t *ex
                                   br_error *err);
 BR_MUST_USE br_status br_hash_key_column(br_dist *d, const br_drel *r, size_t column, br_hash_keys *k, br_error *err);
 BR_MUST_USE br_status br_exchange_hash(br_dist *d, br_drel *r, const br_hash_keys *k, const char *why, br_error *err);
+BR_MUST_USE br_status br_exchange_hash_into(br_dist *d, br_drel *r, const br_hash_keys *k, uint32_t n, const char *why,
+                                            br_error *err);
+/* Rows go where an expression over alias t says: an INTEGER from 0 to n - 1. */
+BR_MUST_USE br_status br_exchange_numbered(br_dist *d, br_drel *r, const char *number, uint32_t n, bool ordered,
+                                           const char *why, br_error *err);
+/* Of the exchange that a PARTITIONS relation reads. */
+uint32_t br_partitions_of(const br_dist *d, const br_drel *r);
 BR_MUST_USE br_status br_exchange_single(br_dist *d, br_drel *r, const char *reason, bool ordered, br_error *err);
 BR_MUST_USE br_status br_exchange_broadcast(br_dist *d, br_drel *r, const char *why, br_error *err);
 BR_MUST_USE br_status br_exchange_range(br_dist *d, br_drel *r, const char *sort_key, const char *shown, br_error *err);
@@ -197,6 +205,8 @@ BR_MUST_USE br_status br_emit_two(br_dist *d, const br_node *n, const br_drel *l
 void br_wrap_text(br_dist *d, br_drel *r, const char *before, const char *after);
 /* The whole subtree in one task. */
 BR_MUST_USE br_status br_region(br_dist *d, const br_node *n, const char *reason, br_drel *out, br_error *err);
+/* A row-wise node over its child, whose rows are in `out`. */
+BR_MUST_USE br_status br_stays_over(br_dist *d, const br_node *n, const char *label, br_drel *out, br_error *err);
 void br_label_all(br_dist *d, br_drel *r, const char *label);
 void br_mark_chance(br_drel *r, bool chance); /* the stages' outputs are indeterminate */
 /* The emitter's callbacks (br_emit_options); arg is the br_dist. */
@@ -218,6 +228,8 @@ BR_MUST_USE br_status br_dist_order(br_dist *d, const br_node *n, br_drel *out, 
 BR_MUST_USE br_status br_dist_top_n(br_dist *d, const br_node *n, br_drel *out, br_error *err);
 BR_MUST_USE br_status br_dist_limit(br_dist *d, const br_node *n, br_drel *out, br_error *err);
 BR_MUST_USE br_status br_dist_sample(br_dist *d, const br_node *n, br_drel *out, br_error *err);
+BR_MUST_USE br_status br_dist_projection(br_dist *d, const br_node *n, br_drel *out, br_error *err);
+BR_MUST_USE br_status br_dist_filter(br_dist *d, const br_node *n, br_drel *out, br_error *err);
 BR_MUST_USE br_status br_dist_window(br_dist *d, const br_node *n, br_drel *out, br_error *err);
 BR_MUST_USE br_status br_dist_calls(br_dist *d, const br_node *n, br_drel *out, br_error *err);
 

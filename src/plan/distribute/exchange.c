@@ -206,8 +206,9 @@ static void give_keys(br_dist *d, const br_drel *r, const br_hash_keys *k) {
   }
 }
 
-br_status br_exchange_hash(br_dist *d, br_drel *r, const br_hash_keys *k, const char *why, br_error *err) {
-  uint32_t n = d->o->partitions, *producers;
+br_status br_exchange_hash_into(br_dist *d, br_drel *r, const br_hash_keys *k, uint32_t n, const char *why,
+                                br_error *err) {
+  uint32_t *producers;
   br_closing c = {.output = BR_EX_HASH, .partitions = n, .keys = keys_text(d, k, true), .why = why};
   c.tail = br_arena_printf(d->arena, "CAST(hash(%s, %s) %% %u AS INTEGER)", keys_text(d, k, false), BR_HASH_SEED, n);
   BR_TRY(close_all(d, r, &c, &producers, err));
@@ -218,6 +219,28 @@ br_status br_exchange_hash(br_dist *d, br_drel *r, const br_hash_keys *k, const 
   if (n_producers == 1) remember_keys(d, r, producers[0], k);
   br_set_clustering(d, r, k, true);
   return BR_OK;
+}
+
+br_status br_exchange_hash(br_dist *d, br_drel *r, const br_hash_keys *k, const char *why, br_error *err) {
+  return br_exchange_hash_into(d, r, k, d->o->partitions, why, err);
+}
+
+br_status br_exchange_numbered(br_dist *d, br_drel *r, const char *number, uint32_t n, bool ordered, const char *why,
+                               br_error *err) {
+  uint32_t *producers;
+  br_closing c = {.output = BR_EX_HASH, .partitions = n, .tail = number, .why = why};
+  BR_TRY(close_all(d, r, &c, &producers, err));
+  read_all(d, r, producers, NULL, r->n_branches, BR_RULE_PARTITIONS, BR_EX_HASH, ordered);
+  br_no_clustering(r);
+  return BR_OK;
+}
+
+uint32_t br_partitions_of(const br_dist *d, const br_drel *r) {
+  const br_open *o = r->branches[0].open;
+  for (size_t i = 0; i < o->n_inputs; i++)
+    if (o->inputs[i].kind == BR_EX_HASH || o->inputs[i].kind == BR_EX_RANGE)
+      return d->out->stages[o->inputs[i].producer].partitions;
+  return 0;
 }
 
 br_status br_exchange_single(br_dist *d, br_drel *r, const char *reason, bool ordered, br_error *err) {

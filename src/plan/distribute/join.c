@@ -246,9 +246,10 @@ static void more_columns(br_dkey *keys, size_t n, const br_drel *r) {
     }
 }
 
-static br_status exchange_unless(br_dist *d, br_drel *r, const br_hash_keys *k, bool elided, const char *why,
+/* partitions: as many as the other side has, which stays where it is; 0: it does not. */
+static br_status exchange_unless(br_dist *d, br_drel *r, const br_hash_keys *k, bool elided, uint32_t partitions,
                                  br_error *err) {
-  if (!elided) return br_exchange_hash(d, r, k, why, err);
+  if (!elided) return br_exchange_hash_into(d, r, k, partitions ? partitions : d->o->partitions, "join keys", err);
   br_open_why(d, r->branches[0].open, "kept clustering %s", br_clustering_text(d, r));
   return BR_OK;
 }
@@ -303,15 +304,16 @@ static bool may_filter(const br_dist *d, const join_kind *kind, bool left, const
 static br_status exchange_sides(br_dist *d, const join_kind *kind, br_drel *l, br_drel *r, const br_hash_keys *lk,
                                 const br_hash_keys *rk, bool left, bool right, bool null_matches, br_error *err) {
   bool filter_left = !left && !null_matches && may_filter(d, kind, true, l, r);
+  uint32_t n = left ? br_partitions_of(d, l) : right ? br_partitions_of(d, r) : 0;
   bool filter_right = !right && !filter_left && !null_matches && may_filter(d, kind, false, r, l);
   if (filter_left) {
-    BR_TRY(exchange_unless(d, r, rk, right, "join keys", err));
+    BR_TRY(exchange_unless(d, r, rk, right, n, err));
     add_filter(d, l, lk, r);
-    return exchange_unless(d, l, lk, left, "join keys", err);
+    return exchange_unless(d, l, lk, left, n, err);
   }
-  BR_TRY(exchange_unless(d, l, lk, left, "join keys", err));
+  BR_TRY(exchange_unless(d, l, lk, left, n, err));
   if (filter_right) add_filter(d, r, rk, l);
-  return exchange_unless(d, r, rk, right, "join keys", err);
+  return exchange_unless(d, r, rk, right, n, err);
 }
 
 static br_status hash_join(br_dist *d, const br_node *n, const join_kind *kind, br_drel *l, br_drel *r,
@@ -320,7 +322,9 @@ static br_status hash_join(br_dist *d, const br_node *n, const join_kind *kind, 
   size_t *rp = br_arena_alloc(d->arena, (pairs->l.n + r->n_keys + 1) * sizeof *rp);
   bool left = hashed_by(l, &pairs->l, lp), right = hashed_by(r, &pairs->r, rp);
   size_t count = left ? l->n_keys : right ? r->n_keys : pairs->l.n, *order = left ? lp : rp;
-  if (left && right && (l->n_keys != r->n_keys || memcmp(lp, rp, l->n_keys * sizeof *lp) != 0)) {
+  if (left && right &&
+      (l->n_keys != r->n_keys || memcmp(lp, rp, l->n_keys * sizeof *lp) != 0 ||
+       br_partitions_of(d, l) != br_partitions_of(d, r))) {
     right = l->rows >= 0 && r->rows > l->rows; /* keep the larger side where it is */
     left = !right;
     order = left ? lp : rp;
@@ -340,6 +344,14 @@ static br_status hash_join(br_dist *d, const br_node *n, const join_kind *kind, 
     output_clustering(d, n, kind, l, r, kind->left_survives ? lkeys : NULL, kind->right_survives ? rkeys : NULL, count,
                       true, out);
   return BR_OK;
+}
+
+/* Are the partners in one task already, of as many? Then nothing moves, however small a side is. */
+static bool meet_already(br_dist *d, const br_drel *l, const br_drel *r, const key_pairs *pairs) {
+  size_t *lp = br_arena_alloc(d->arena, (l->n_keys + 1) * sizeof *lp);
+  size_t *rp = br_arena_alloc(d->arena, (r->n_keys + 1) * sizeof *rp);
+  return hashed_by(l, &pairs->l, lp) && hashed_by(r, &pairs->r, rp) && l->n_keys == r->n_keys &&
+         memcmp(lp, rp, l->n_keys * sizeof *lp) == 0 && br_partitions_of(d, l) == br_partitions_of(d, r);
 }
 
 /* ---- the choice */
@@ -382,6 +394,10 @@ br_status br_join(br_dist *d, const br_node *n, br_drel *l, br_drel *r, br_drel 
   br_one_task(l, BR_WHY_CONSTANTS);
   br_one_task(r, BR_WHY_CONSTANTS);
   int side = small_side(d, kind, l, r);
+  if (l->aligned && r->aligned) {
+    BR_TRY(find_pairs(d, n, kind, l, r, &pairs, err));
+    if (pairs.l.n && meet_already(d, l, r, &pairs)) return hash_join(d, n, kind, l, r, &pairs, out, err);
+  }
   if (side >= 0) return broadcast_join(d, n, kind, l, r, side, "small side", out, err);
   BR_TRY(find_pairs(d, n, kind, l, r, &pairs, err));
   if (pairs.l.n) return hash_join(d, n, kind, l, r, &pairs, out, err);

@@ -57,6 +57,7 @@ static json_t *stage_json(const br_stage *s) {
   json_t *o = json_pack("{s:i, s:o, s:s, s:s, s:i, s:b, s:b}", "id", (int)s->id, "label", text(s->label), "tasks",
                         br_task_rule_name(s->rule), "output", br_exchange_name(s->output), "partitions",
                         (int)s->partitions, "ordered_output", s->ordered_output, "indeterminate", s->indeterminate);
+  if (s->batch_rows) json_object_set_new(o, "batch_rows", json_integer(s->batch_rows));
   json_object_set_new(o, "sql", text(s->sql));
   json_object_set_new(o, "types", types);
   json_object_set_new(o, "keys", text(s->keys));

@@ -50,7 +50,7 @@ static bool common_key(const br_stage *s, size_t k) {
 bool br_stage_splittable(const br_stage *s) {
   size_t n_keys = 0;
   bool any = false;
-  if (s->rule != BR_TASKS_PARTITIONS || s->ordered_output || s->n_steps) return false;
+  if (s->rule != BR_TASKS_PARTITIONS || s->ordered_output || s->n_steps || br_stage_numbers_rows(s)) return false;
   for (size_t i = 0; i < s->n_inputs; i++) {
     const br_stage_input *in = &s->inputs[i];
     if (in->kind == BR_EX_BROADCAST || in->kind == BR_EX_BOUNDS || in->kind == BR_EX_FILTER) continue;

@@ -88,6 +88,7 @@ static void print_stage(br_buf *out, const br_stages *s, uint32_t id, bool *seen
   if (st->one_task_reason) br_buf_printf(out, " (%s)", st->one_task_reason);
   br_buf_printf(out, "; output: %s", br_exchange_name(st->output));
   print_rows(out, st);
+  if (st->batch_rows) br_buf_printf(out, ", batches of %u rows", st->batch_rows);
   if (st->ordered_output) br_buf_str(out, ", ordered");
   if (st->indeterminate) br_buf_str(out, ", indeterminate");
   br_buf_char(out, '\n');

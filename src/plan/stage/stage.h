@@ -88,6 +88,7 @@ typedef struct br_stage {
   br_task_rule rule;
   br_exchange_kind output; /* the kind that its consumers read it by */
   uint32_t partitions;     /* of the output */
+  uint32_t batch_rows;     /* of its batches, into_batches(); 0: as they come */
   const char *keys;        /* for people: "c0, c1" or "c0 DESC NULLS LAST"; NULL: none */
   bool ordered_output;
   bool indeterminate;
@@ -134,6 +135,14 @@ char *br_stage_without_filter(br_arena *arena, const char *sql, uint32_t input);
 
 /* Partition number as SQL over columns cN: `CAST(hash(c0, c1, <seed>) % 16 AS INTEGER)`. One seed for the engine. */
 #define BR_HASH_SEED "7640891576956012809::UBIGINT"
+
+/* ---- numbers.c: what a task's number and the number of tasks decide. In a stage's SQL the two stand as functions:
+ * BR_TASK_NUMBER, and BR_INTO_PARTITION n ")", the partition of n that a row of this task goes to, so that the parts follow each
+ * other as the rows do. In the arena. */
+#define BR_INTO_PARTITION "brant_into_partition("
+char *br_stage_task_sql(br_arena *arena, const char *sql, uint32_t task, uint32_t tasks);
+/* Does a run of the SQL count its rows? */
+bool br_stage_numbers_rows(const br_stage *s);
 
 /* ---- passes.c: a task's work in k passes, each over the rows whose keys fall into one of k parts: for what does not fit into
  * memory at once. Another seed: within a partition all rows agree in hash(keys, BR_HASH_SEED) % n. */
