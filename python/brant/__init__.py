@@ -15,9 +15,10 @@ from brant.expr import Expr, coalesce, col, lit, sql_expr, when  # noqa: E402
 from brant.grouped import GroupedDataFrame  # noqa: E402
 from brant.io import (concat, from_arrow, from_glob_path, from_pandas, from_polars, from_pydict, from_pylist, range, read_arrow,  # noqa: E402
                       read_blob, read_csv, read_json, read_parquet, read_sql, read_text, read_warc, sql, table)
+from brant.udf import cls, func, method  # noqa: E402
 from brant.window import Window  # noqa: E402
 
 __version__ = _native.version()
-__all__ = ["DataFrame", "Error", "Expr", "GroupedDataFrame", "Result", "Session", "Window", "coalesce", "col", "concat", "from_arrow",
-           "from_glob_path", "from_pandas", "from_polars", "from_pydict", "from_pylist", "functions", "init", "lit", "range", "read_arrow", "read_blob",
+__all__ = ["DataFrame", "Error", "Expr", "GroupedDataFrame", "Result", "Session", "Window", "cls", "coalesce", "col", "concat", "from_arrow",
+           "from_glob_path", "from_pandas", "from_polars", "from_pydict", "from_pylist", "func", "functions", "init", "lit", "method", "range", "read_arrow", "read_blob",
            "read_csv", "read_json", "read_parquet", "read_sql", "read_text", "read_warc", "shutdown", "sql", "sql_expr", "table", "when"]

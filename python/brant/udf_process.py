@@ -269,7 +269,7 @@ class Process:
             if stream.size <= INLINE_BYTES:
                 c.frame(RESULT, [head.pack(batch, first_row, rows, 0), stream.to_pybytes()])
                 return
-        fd = os.memfd_create("brant-udf-result", os.MFD_CLOEXEC)
+        fd = os.memfd_create("brant-udf-result", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)  # the executor seals it
         try:
             with pa.OSFile(f"/proc/self/fd/{fd}", "wb") as sink, pa.ipc.new_stream(sink, out.schema) as w:
                 w.write_batch(out)
@@ -297,6 +297,9 @@ class Process:
     # ---- the loop
 
     def wait(self, busy):
+        for fd, c in self.connections.items():
+            self.poller.modify(fd, select.POLLIN | (select.POLLOUT if c.out else 0))
+        self.poller.modify(self.worker.sock, select.POLLIN | (select.POLLOUT if self.worker.out else 0))
         for fd, events in self.poller.poll(0 if busy else None):
             if fd == self.worker.sock.fileno():
                 if events & select.POLLOUT:
@@ -319,9 +322,6 @@ class Process:
                     c.ended = True
         for fd in [fd for fd, c in self.connections.items() if c.ended]:
             self.drop(fd)
-        for fd, c in self.connections.items():
-            self.poller.modify(fd, select.POLLIN | (select.POLLOUT if c.out else 0))
-        self.poller.modify(self.worker.sock, select.POLLIN | (select.POLLOUT if self.worker.out else 0))
 
     def next(self):
         """The connection that has waited longest of those with something to do."""

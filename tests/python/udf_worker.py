@@ -111,9 +111,10 @@ class Process:
     def __init__(self, payload, python=sys.executable, name="f"):
         self.control, other = socket.socketpair()
         self.tokens = 0
-        # through a shell: dup2 to 3 without the close-on-exec flag
-        self.popen = subprocess.Popen(["/bin/sh", "-c", f"exec 3<&{other.fileno()}; exec \"$0\" \"$1\"", python, str(SCRIPT)],
-                                      stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=[other.fileno()])
+        at = os.dup(other.fileno())  # its number may be 3
+        self.popen = subprocess.Popen([python, str(SCRIPT)], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=[3],
+                                      preexec_fn=lambda: os.dup2(at, 3))
+        os.close(at)
         other.close()
         fd, self.status = os.memfd_create("payload"), os.memfd_create("status")
         os.write(fd, payload)
