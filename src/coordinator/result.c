@@ -123,7 +123,8 @@ static br_status open_part(br_rows *r, br_error *err) {
                          .buffer_bytes = RESULT_BUFFER_BYTES,
                          .secret = r->session->secret,
                          .retry = 5,
-                         .retry_ms = 50};
+                         .retry_ms = 50,
+                         .silent_ms = br_reader_silent_ms(r->session->settings.worker_silent_ms)};
   br_reader *reader = NULL;
   br_status status = backend->reader_open(&o, &reader, err);
   free(uri);

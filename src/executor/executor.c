@@ -184,6 +184,7 @@ static br_status on_setup(br_executor *x, const Brant__Pb__ExecutorSetup *s, br_
   x->secret = br_strdup(s->secret);
   x->read_buffer_bytes = s->read_buffer_bytes;
   x->scatter_buffer_bytes = s->scatter_buffer_bytes;
+  x->peer_silent_ms = br_reader_silent_ms(s->silent_ms);
   char *spill = br_asprintf("%s/duckdb", s->temp_dir);
   br_engine_options o = {.threads = s->threads,
                          .memory_bytes = s->duckdb_memory_bytes,

@@ -88,6 +88,7 @@ static br_status open_reader(br_einput *in, const Brant__Pb__ResolvedInput *r, u
                          .secret = t->x->secret[0] ? t->x->secret : NULL,
                          .retry = FETCH_TRIES, /* a task may be here before its peers have heard of the outputs */
                          .retry_ms = FETCH_RETRY_MS,
+                         .silent_ms = t->x->peer_silent_ms,
                          .shared_dir = r->shared_dir[0] ? r->shared_dir : NULL,
                          .file = file,
                          .n_file = r->n_file};

@@ -25,7 +25,6 @@
 #define WINDOW_BYTES_MIN_ORDERED (64u << 10)
 #define BUFFER_BYTES_DEFAULT (32u << 20)
 #define RETRY_MS_DEFAULT 200u
-#define SILENT_MS_DEFAULT 30000u
 
 /* ---- open */
 static void choose_windows(br_reader *r, uint64_t buffer_bytes) {
@@ -126,7 +125,7 @@ br_status br_reader_open(const br_reader_options *o, br_reader **out, br_error *
   r->secret = o->secret != NULL ? br_strdup(o->secret) : NULL;
   r->retry = o->retry;
   r->retry_ms = o->retry_ms > 0 ? o->retry_ms : RETRY_MS_DEFAULT;
-  r->silent_ms = o->silent_ms > 0 ? o->silent_ms : SILENT_MS_DEFAULT;
+  r->silent_ms = o->silent_ms > 0 ? o->silent_ms : BR_READER_SILENT_MS;
   pthread_mutex_init(&r->lock, NULL);
   pthread_cond_init(&r->wake, NULL);
   br_status status = open_local(r, o, err);

@@ -138,6 +138,8 @@ void br_store_drop_query(br_store *s, uint64_t query);
 /* The stage's outputs that are here now are needed for recovery alone: they stay readable, but go first, without being written to
  * disk, when memory or disk room is needed. */
 void br_store_retire_stage(br_store *s, uint64_t query, uint32_t stage);
+/* It is needed again after all (a new table of it came): what is left of it stays, as if never retired. */
+void br_store_unretire_stage(br_store *s, uint64_t query, uint32_t stage);
 /* Somebody found the disk full: all retired outputs on it that nobody reads go. */
 void br_store_make_disk_room(br_store *s);
 /* The outputs that were evicted since the last call: their number, ids in *ids (free it; NULL for none). Any thread. */
@@ -164,6 +166,7 @@ typedef struct
   uint32_t map, worker, incarnation;
   uint16_t attempt;
 } br_read_file;
+#define BR_READER_SILENT_MS 30000u
 typedef struct br_reader_options {
   br_loop *loop;           /* its network; the reader is created and freed on any thread, next() blocks on others */
   const br_schema *schema; /* expected; a source with other types is BR_CORRUPT */
@@ -177,7 +180,7 @@ typedef struct br_reader_options {
   uint64_t buffer_bytes; /* bound of fetched, undelivered bytes */
   const char *secret;
   uint32_t retry, retry_ms; /* of a failed fetch: 3, 200 doubling; never after a batch of that source was delivered */
-  uint32_t silent_ms;       /* a source that sends nothing this long fails; 0: 30,000 */
+  uint32_t silent_ms;       /* a source that sends nothing this long fails; 0: BR_READER_SILENT_MS */
   const char *shared_dir;   /* files backend: all sources are `file`s below this directory. NULL: none */
   const br_read_file *file;
   size_t n_file;
@@ -225,6 +228,12 @@ typedef struct br_serve_set {
  * written; the end comes when all of them have committed, and a failure when one has failed. While nothing can be sent an empty
  * message goes each BR_SERVE_ALIVE_MS. */
 #define BR_SERVE_ALIVE_MS 2000u
+/* A reader's silent_ms in a cluster where a worker that is silent for worker_silent_ms is lost: the same, but three of those messages
+ * at least, and the reader's own default at most. */
+static inline uint32_t br_reader_silent_ms(uint64_t worker_silent_ms) {
+  if (worker_silent_ms > BR_READER_SILENT_MS) return BR_READER_SILENT_MS;
+  return worker_silent_ms < 3u * BR_SERVE_ALIVE_MS ? 3u * BR_SERVE_ALIVE_MS : (uint32_t)worker_silent_ms;
+}
 BR_MUST_USE br_status br_serve_source(br_loop *loop, void *flight_call, const br_serve_set *set, uint32_t first,
                                       uint32_t last, bool ordered, struct br_flight_source *out, br_error *err);
 

@@ -40,6 +40,15 @@ void br_store_unretire(br_store *s, store_entry *e) {
   e->retired_before = e->retired_after = NULL;
 }
 
+void br_store_unretire_stage(br_store *s, uint64_t query, uint32_t stage) {
+  pthread_mutex_lock(&s->lock);
+  for (store_entry *e = s->retired_first, *next; e != NULL; e = next) {
+    next = e->retired_after;
+    if (e->id.query == query && e->id.stage == stage) br_store_unretire(s, e);
+  }
+  pthread_mutex_unlock(&s->lock);
+}
+
 static void evict(br_store *s, store_entry *e) {
   store_query *q = br_map_get(s->queries, e->id.query);
   br_grow((void **)&s->evicted, &s->evicted_capacity, s->n_evicted, sizeof *s->evicted);

@@ -72,6 +72,7 @@ static void send_setup(br_child *c) {
   s.extension_dir = n->o->extension_dir ? n->o->extension_dir : (char *)"";
   s.secret = n->o->secret;
   s.slots = n->o->slots;
+  s.silent_ms = n->link.silent_ms; /* a peer that is silent for so long will be lost: its readers give up as well */
   Brant__Pb__ExecutorCommand m = BRANT__PB__EXECUTOR_COMMAND__INIT;
   m.what_case = BRANT__PB__EXECUTOR_COMMAND__WHAT_SETUP;
   m.setup = &s;

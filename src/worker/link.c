@@ -282,7 +282,10 @@ static void command(br_node *n, Brant__Pb__Command *c) {
       br_tasks_cancel(n, &id);
       break;
     }
-    case BRANT__PB__COMMAND__WHAT_TABLE: br_tables_put(n->tables, c->table); break;
+    case BRANT__PB__COMMAND__WHAT_TABLE:
+      br_tables_put(n->tables, c->table);
+      br_store_unretire_stage(n->store, c->table->query, c->table->stage); /* somebody reads it again */
+      break;
     case BRANT__PB__COMMAND__WHAT_PEER: br_tables_peer(n->tables, c->peer, n->host_id); break;
     case BRANT__PB__COMMAND__WHAT_PEER_GONE: peer_gone(n, c->peer_gone); break;
     case BRANT__PB__COMMAND__WHAT_DROP: drop(n, c->drop->query, &c->drop->stage); break;

@@ -10,6 +10,9 @@
 int main(int argc, char **argv) {
   br_node_options o = {0};
   br_error err = {0};
+  sigset_t none; /* a parent that blocks signals in the thread that starts us hands that down: SIGTERM must come */
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, NULL);
   signal(SIGPIPE, SIG_IGN);
   br_log_set_name("worker", 0);
   if (br_node_options_parse(argc, argv, &o, &err) != BR_OK) {

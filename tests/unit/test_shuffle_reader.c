@@ -609,6 +609,13 @@ static void a_silent_source_fails(void **unused) {
   assert_int_equal(gets, 1);
 }
 
+static void silence_follows_the_cluster(void **unused) {
+  (void)unused;
+  assert_int_equal(br_reader_silent_ms(10000), 10000);
+  assert_int_equal(br_reader_silent_ms(1000), 3 * BR_SERVE_ALIVE_MS); /* who waits for rows hears that often */
+  assert_int_equal(br_reader_silent_ms(3600000), BR_READER_SILENT_MS);
+}
+
 static void refusals_are_retried(void **unused) {
   (void)unused;
   br_schema *schema = rows_schema();
@@ -873,6 +880,7 @@ int main(void) {
       cmocka_unit_test(cancel_wakes_at_once),
       cmocka_unit_test(short_answers_are_failures),
       cmocka_unit_test(a_silent_source_fails),
+      cmocka_unit_test(silence_follows_the_cluster),
       cmocka_unit_test(refusals_are_retried),
       cmocka_unit_test(a_server_that_comes_up_late),
       cmocka_unit_test(a_server_that_never_comes),

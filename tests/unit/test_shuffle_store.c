@@ -415,6 +415,39 @@ static void retired_outputs_go_first(void **unused) {
   tear_down(&f);
 }
 
+/* What was retired and is needed again is spilled, not evicted. */
+static void a_retired_stage_comes_back(void **unused) {
+  (void)unused;
+  fixture f = set_up(4u << 20, 0);
+  uint64_t needed = 0;
+  for (uint32_t t = 0; t < 2; t++) needed += add(&f, make_id(1, 1, t, 0), false);
+  add(&f, make_id(1, 2, 7, 0), false);
+  add(&f, make_id(2, 1, 8, 0), false);
+  br_store_retire_stage(f.store, 1, 1);
+  br_store_retire_stage(f.store, 1, 2);
+  br_store_retire_stage(f.store, 2, 1);
+  br_store_unretire_stage(f.store, 1, 1);
+  br_store_unretire_stage(f.store, 1, 1); /* said twice */
+  br_store_unretire_stage(f.store, 3, 1); /* of nothing */
+  br_store_gauge g;
+  br_store_spill(f.store, 4u << 20);
+  wait_until(&f, g, g.spilled_bytes == needed && g.memory_bytes == 0);
+  br_attempt_id *ids = NULL;
+  assert_int_equal(br_store_take_evicted(f.store, &ids), 2); /* the others stay retired */
+  assert_int_equal(ids[0].task, 7);
+  assert_int_equal(ids[1].task, 8);
+  free(ids);
+  for (uint32_t t = 0; t < 2; t++) {
+    br_mapfile *file = br_store_get(f.store, 1, 1, t, 0);
+    check_rows(&f, file, t);
+    br_mapfile_unref(file);
+  }
+  br_store_retire_stage(f.store, 1, 1); /* and again */
+  br_store_make_disk_room(f.store);
+  assert_evicted(&f, (uint32_t[]){0, 1}, 2);
+  tear_down(&f);
+}
+
 static void retired_files_make_room_on_disk(void **unused) {
   (void)unused;
   fixture f = set_up(64u << 20, 2u << 20);
@@ -495,6 +528,7 @@ int main(void) {
       cmocka_unit_test(drop_while_spilling),
       cmocka_unit_test(one_output_is_dropped),
       cmocka_unit_test(retired_outputs_go_first),
+      cmocka_unit_test(a_retired_stage_comes_back),
       cmocka_unit_test(retired_files_make_room_on_disk),
       cmocka_unit_test(retired_files_go_from_a_full_disk),
   };

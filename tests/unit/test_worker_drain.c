@@ -222,6 +222,23 @@ static void asked_to_end_between_lives(void **state) {
   coord_close(c);
 }
 
+/* Started from a thread that blocks all signals, as threads of libraries do: it hears SIGTERM all the same. */
+static void signals_blocked_by_its_parent(void **state) {
+  coord *c = *state;
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &old);
+  pid_t w = start_worker(c, NULL);
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  wait_members(c, 1);
+  simple_task(c, 1, (br_attempt_id){11, 1, 0, 0});
+  kill(w, SIGTERM);
+  wait_event(c, EV_DRAINING, NULL);
+  release(c, 1);
+  ends_with(c, w, 0);
+  coord_close(c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(drained),
@@ -236,6 +253,7 @@ int main(void) {
       TEST(declared_lost),
       TEST(coordinator_stays_away),
       TEST(asked_to_end_between_lives),
+      TEST(signals_blocked_by_its_parent),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,8 +54,7 @@ static void one_output_is_dropped(void **state) {
 }
 
 /* Outputs of a retired stage make room for others: nothing is written to disk, and the coordinator hears which ones went. */
-static void retired_outputs_make_room(void **state) {
-  coord *c = *state;
+static void room_beside_a_retired_stage(coord *c, bool comes_back) {
   br_error err = {0};
   start_worker(c, "--memory", "192MiB", NULL); /* 48 MiB of them for the store */
   wait_members(c, 1);
@@ -76,10 +75,21 @@ static void retired_outputs_make_room(void **state) {
   run_task(c, 1, count);
   wait_event(c, EV_DONE, &count.id);
   retire_stage(c, 22, 1);
+  if (comes_back) send_table(c, 22, 1, 2, 1, (uint32_t[]){1, 1}, 2);
   for (uint32_t t = 0; t < 2; t++) {
     br_attempt_id id = {22, 3, t, 0};
     run_task(c, 1, (task){.id = id, .sql = sql, TYPES("BIGINT", "UBIGINT")});
-    assert_int_equal(wait_event(c, EV_DONE, &id).spill_bytes, 0);
+    ev done = wait_event(c, EV_DONE, &id);
+    if (!comes_back) assert_int_equal(done.spill_bytes, 0);
+  }
+  if (comes_back) { /* nothing went: others did not get its room */
+    i.version = 2;
+    count.id.attempt = 1;
+    run_task(c, 1, count);
+    assert_int_equal(wait_event(c, EV_DONE, &count.id).rows_in, 2000000);
+    assert_null(find_event(c, EV_OUTPUT_LOST, NULL));
+    coord_close(c);
+    return;
   }
   ev lost = wait_event(c, EV_OUTPUT_LOST, NULL);
   assert_int_equal(lost.id.stage, 1);
@@ -93,6 +103,9 @@ static void retired_outputs_make_room(void **state) {
   assert_int_equal(rows_of(c, 1, (br_attempt_id){22, 4, 0, 0}, 1, &err), 1);
   coord_close(c);
 }
+
+static void retired_outputs_make_room(void **state) { room_beside_a_retired_stage(*state, false); }
+static void a_table_takes_the_retirement_back(void **state) { room_beside_a_retired_stage(*state, true); }
 
 /* ---- read while written */
 
@@ -437,6 +450,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(one_output_is_dropped),
       TEST(retired_outputs_make_room),
+      TEST(a_table_takes_the_retirement_back),
       TEST(read_while_written_over_unix),
       TEST(read_while_written_over_tcp),
       TEST(read_while_it_moves_to_disk),
