@@ -186,6 +186,31 @@ BRANT_API void brant_query_free(brant_query *query);
 BRANT_API int brant_explain(brant_session *session, const char *sql, int analyze, int json, char **text,
                             brant_error *err);
 
+/* A function of the user's, called in SQL as name(any, arguments): it runs in processes of the interpreter that each worker starts, keeps
+ * and watches. Rows go there in batches; those that an expression only needs sometimes (CASE, AND, OR) go there all. */
+typedef struct brant_function {
+  size_t size;              /* sizeof(brant_function) */
+  const char *name;         /* letters, digits, _; no function that SQL has already. A second one replaces the first */
+  const char *return_type;  /* SQL type; LIST for generators, with unnest() around the call */
+  const void *payload;      /* what the process is given, copied */
+  size_t payload_bytes;     /* at most 14 MiB */
+  const char *interpreter;  /* NULL: python3 of each worker */
+  const char *options_json; /* for the process, an object; NULL: {} */
+  uint32_t batch_size;      /* rows a call; 0: as fits their time and size */
+  uint32_t concurrency;     /* processes on all workers together; 0: one a core of each worker */
+  double cpus, gpus;        /* of one process; gpus is set aside and made visible to it */
+  uint64_t memory_bytes;    /* one process may take so much; 0: no bound of its own */
+  uint32_t max_retries;     /* of a batch whose process died or hung */
+  uint64_t timeout_ms;      /* of a batch; 0: none */
+  int deterministic;        /* the same arguments give the same result */
+} brant_function;
+#define BRANT_FUNCTION_INIT \
+  { sizeof(brant_function), NULL, NULL, NULL, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0 }
+/* All is copied. Queries that call it run on workers, whatever their size. */
+BRANT_API int brant_register_function(brant_session *session, const brant_function *function, brant_error *err);
+/* Queries that run keep it. BRANT_NOT_FOUND: there is none. */
+BRANT_API int brant_drop_function(brant_session *session, const char *name, brant_error *err);
+
 /* One stream of events for everything that happens: queries, stages, tasks, workers. json is one object a line (schema in
  * docs/events.md), valid for the call. Called from the engine's own thread: return soon, call nothing of this header. */
 typedef void (*brant_event_fn)(void *arg, const char *json);

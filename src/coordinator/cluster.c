@@ -256,6 +256,20 @@ void br_cluster_free(br_cluster *c) {
 int br_cluster_port(const br_cluster *c) { return br_flight_server_port(c->server); }
 size_t br_cluster_size(const br_cluster *c) { return br_map_count(c->workers); }
 uint32_t br_cluster_slots(const br_cluster *c) { return c->slots; }
+
+uint32_t br_cluster_threads(const br_cluster *c) {
+  uint32_t threads = 0;
+  void *v = NULL;
+  for (size_t it = 0; br_map_next(c->workers, &it, NULL, &v);) threads += ((const br_worker *)v)->threads;
+  return threads;
+}
+
+uint32_t br_cluster_ids(const br_cluster *c, uint32_t *ids, uint32_t most) {
+  uint32_t n = 0;
+  uint64_t id;
+  for (size_t it = 0; n < most && br_map_next(c->workers, &it, &id, NULL);) ids[n++] = (uint32_t)id;
+  return n;
+}
 uint64_t br_cluster_memory_bytes(const br_cluster *c) {
   uint64_t sum = 0;
   void *v = NULL;

@@ -45,6 +45,8 @@ void br_cluster_free(br_cluster *c);
 int br_cluster_port(const br_cluster *c);
 size_t br_cluster_size(const br_cluster *c);
 uint32_t br_cluster_slots(const br_cluster *c);
+uint32_t br_cluster_threads(const br_cluster *c);
+uint32_t br_cluster_ids(const br_cluster *c, uint32_t *ids, uint32_t most);          /* of the workers; how many */
 uint64_t br_cluster_memory_bytes(const br_cluster *c);                               /* of all workers */
 const br_worker *br_cluster_find(const br_cluster *c, uint32_t worker);              /* NULL: gone */
 bool br_cluster_send(br_cluster *c, uint32_t worker, const Brant__Pb__Command *cmd); /* false: no such worker */

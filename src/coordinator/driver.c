@@ -23,6 +23,7 @@ void br_driver_publish_counts(br_driver *d) {
   pthread_mutex_lock(&d->lock);
   d->n_workers = (uint32_t)br_cluster_size(d->cluster);
   d->n_slots = br_cluster_slots(d->cluster);
+  d->n_threads = br_cluster_threads(d->cluster);
   d->memory_bytes = br_cluster_memory_bytes(d->cluster);
   pthread_cond_broadcast(&d->changed);
   pthread_mutex_unlock(&d->lock);
@@ -93,6 +94,13 @@ uint32_t br_driver_slots(br_driver *d) {
   return n;
 }
 
+uint32_t br_driver_threads(br_driver *d) {
+  pthread_mutex_lock(&d->lock);
+  uint32_t n = d->n_threads;
+  pthread_mutex_unlock(&d->lock);
+  return n;
+}
+
 uint64_t br_driver_memory_bytes(br_driver *d) {
   pthread_mutex_lock(&d->lock);
   uint64_t n = d->memory_bytes;
@@ -140,6 +148,7 @@ br_status br_driver_new(br_loop *loop, const br_driver_options *o, br_events *ev
   d->loop = loop;
   d->events = events;
   d->queries = br_map_new();
+  d->functions = br_map_new();
   d->sched = br_sched_new(&o->sched);
   d->probe_ms = o->sched.probe_ms ? o->sched.probe_ms : PROBE_MS;
   d->silent_ms = o->sched.silent_ms ? o->sched.silent_ms : SILENT_MS;
@@ -190,6 +199,7 @@ void br_driver_free(br_driver *d) {
   br_timer_stop(d->beat);
   br_sched_free(d->sched);
   br_map_free(d->queries);
+  br_driver_functions_free(d);
   free(d->actions.items);
   pthread_cond_destroy(&d->changed);
   pthread_mutex_destroy(&d->lock);

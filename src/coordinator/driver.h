@@ -40,7 +40,11 @@ void br_driver_forget(br_driver *d, uint64_t query);
 BR_MUST_USE br_status br_driver_wait_workers(br_driver *d, uint32_t workers, uint64_t timeout_ms, br_error *err);
 /* Any thread: why the last worker that was refused may not join, and forgets it; code 0: none was. */
 void br_driver_refusal(br_driver *d, br_error *out);
+/* Any thread: the workers get to know a function that queries call, each once; and forget it when none does any more. */
+void br_driver_function(br_driver *d, const Brant__Pb__Function *f);
+void br_driver_drop_function(br_driver *d, uint64_t id);
 uint32_t br_driver_slots(br_driver *d);        /* any thread; of the workers now */
+uint32_t br_driver_threads(br_driver *d);      /* any thread; of all workers */
 uint32_t br_driver_workers(br_driver *d);      /* any thread */
 uint64_t br_driver_memory_bytes(br_driver *d); /* any thread; of all workers */
 /* Where the caller reads a result output: its worker's address from this host. Any thread. Free it. NULL: the worker is gone. */

@@ -258,6 +258,7 @@ static void drop_query(br_driver *d, uint64_t query) {
   br_driver_stop_deadline(q);
   br_shared_close(q);
   br_query_unref(q);
+  br_driver_functions_sweep(d);
 }
 
 static void wake_at(br_driver *d, uint64_t at_ms);

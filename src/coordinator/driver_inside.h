@@ -5,6 +5,7 @@
  *   driver_requests.c  what other threads ask for becomes events
  *   driver_actions.c   the scheduler's actions become commands
  *   driver_losses.c    which outputs a step lost, and what runs again for it: for events and explain
+ *   driver_functions.c users' functions on the workers
  *   driver_probe.c     does a worker answer on its data port?
  */
 #ifndef BRANT_COORDINATOR_DRIVER_INSIDE_H
@@ -18,7 +19,8 @@ struct br_driver {
   br_cluster *cluster;
   br_sched *sched;
   br_events *events;
-  br_map *queries; /* id -> br_query, one reference each */
+  br_map *queries;   /* id -> br_query, one reference each */
+  br_map *functions; /* driver_functions.c: id -> what the workers were told */
   br_actions actions;
   br_timer *tick;
   uint64_t tick_at_ms; /* by br_driver_now_ms */
@@ -33,7 +35,7 @@ struct br_driver {
 
   pthread_mutex_t lock;
   pthread_cond_t changed;
-  uint32_t n_workers, n_slots;
+  uint32_t n_workers, n_slots, n_threads;
   uint64_t memory_bytes; /* of all workers */
   br_error refused;      /* the last join that was; code 0: none */
 };
@@ -61,6 +63,13 @@ br_losses *br_losses_of_silent(br_driver *d); /* of workers that a tick may decl
 br_losses *br_losses_of_fetch(br_driver *d, const br_error *err); /* of what could not be read; NULL: it was no fetch */
 br_losses *br_losses_of_outputs(br_driver *d, const br_map_output_id *ids, size_t n);
 void br_losses_tell(br_driver *d, br_losses *before, const char *why); /* frees it */
+
+/* driver_functions.c */
+#define BR_DRIVER_TOLD_WORKERS 65536u
+void br_driver_functions_joined(br_driver *d, uint32_t worker);
+void br_driver_functions_start(br_driver *d, const br_query *q); /* the query begins: its pools should too */
+void br_driver_functions_sweep(br_driver *d);                    /* a query is over */
+void br_driver_functions_free(br_driver *d);
 
 /* driver_events.c */
 br_cluster_handlers br_driver_handlers(br_driver *d);

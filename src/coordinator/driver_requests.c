@@ -76,6 +76,7 @@ static void handle_submit(void *arg) {
   pthread_mutex_unlock(&q->lock);
   br_events_emit(d->events, "query_started", "{s:I, s:I, s:s}", "query", (json_int_t)q->id, "stages",
                  (json_int_t)q->n_runs, "mode", q->eager ? "eager" : "staged");
+  br_driver_functions_start(d, q);
   br_shared_start(d->loop, q);
   if (q->deadline_ms > 0) {
     q->deadline_driver = d;

@@ -18,6 +18,8 @@
 #define PARTITION_BYTES (96u << 20) /* of input for each partition of an exchange */
 #define TASKS_PER_SLOT_BUILDING 2   /* of a stage with a broadcast join: each task builds the table again */
 #define TASKS_PER_SLOT 3            /* so that the last task of a stage is short */
+#define TASKS_PER_SLOT_CALLING \
+  2 /* at least, of a stage that calls users' functions, which may take long for each row */
 #define PARTITIONS_MOST 4096u
 #define TABLE_SPLIT_ROWS 2000000u
 #define SPLITS_MOST 100000u
@@ -90,6 +92,8 @@ static uint32_t choose_splits(const brant_session *s, const br_stage *st, const 
     if (target > SPLIT_MOST_BYTES && !builds_tables(st)) target = SPLIT_MOST_BYTES;
   }
   uint64_t ideal = (bytes + target - 1) / target;
+  if (st->n_steps > 0 && ideal < (uint64_t)slots * TASKS_PER_SLOT_CALLING)
+    ideal = (uint64_t)slots * TASKS_PER_SLOT_CALLING;
   if (ideal < slots) ideal = slots;
   for (uint64_t away = 0; files > 0 && away <= ideal / 2; away++) { /* the nearest one */
     uint64_t more = ideal + away, less = ideal - away < slots ? slots : ideal - away;
@@ -202,6 +206,25 @@ static br_status split_table(brant_session *s, br_stage_run *r, size_t i, bool s
   return BR_OK;
 }
 
+/* As many bytes a task as of other files; archives hold no row counts. */
+static br_status split_archives(brant_session *s, br_stage_run *r, size_t i, bool spread, uint32_t slots,
+                                br_error *err) {
+  const br_scan *scan = &r->plan->scans[i].scan;
+  const char *const *files = (const char *const *)scan->files;
+  uint64_t bytes = 0, target = s->settings.split_bytes;
+  char **splits = NULL;
+  size_t n = 0;
+  BR_TRY(br_warc_bytes(s->db, files, scan->n_files, &bytes, err));
+  if (target == 0) target = bytes / ((uint64_t)slots * TASKS_PER_SLOT) + 1;
+  if (s->settings.split_bytes == 0 && target < SPLIT_LEAST_BYTES) target = SPLIT_LEAST_BYTES;
+  if (target > SPLIT_MOST_BYTES) target = SPLIT_MOST_BYTES;
+  BR_TRY(br_warc_splits(s->db, files, scan->n_files, scan->options, spread ? target : 0, &splits, &n, err));
+  if (!spread) r->whole_sql[i] = splits[0];
+  for (size_t k = 0; spread && k < n; k++) add_split(r, splits[k], 0);
+  free(splits);
+  return BR_OK;
+}
+
 static br_status split_stage(brant_session *s, br_query *q, br_stage_run *r, uint32_t slots, br_error *err) {
   const br_stage *st = r->plan;
   BR_TRY(br_session_check_interrupt(s, err));
@@ -210,6 +233,8 @@ static br_status split_stage(brant_session *s, br_query *q, br_stage_run *r, uin
     bool spread = (int)i == st->split_scan && st->rule == BR_TASKS_SPLITS;
     if (st->scans[i].scan.kind == BR_SCAN_TABLE)
       BR_TRY(split_table(s, r, i, spread, slots, err));
+    else if (st->scans[i].scan.kind == BR_SCAN_WARC)
+      BR_TRY(split_archives(s, r, i, spread, slots, err));
     else
       BR_TRY(split_files(s, q, r, i, spread, slots, err));
   }
@@ -234,6 +259,10 @@ static br_status plan_bytes(brant_session *s, const br_node *n, br_arena *arena,
     BR_TRY(br_source_snapshot(s->db, s->source, (const char *const *)scan.files, scan.n_files, &snap, err));
     *bytes += br_snapshot_bytes(snap, columns, k);
     br_snapshot_free(snap);
+  } else if (is_scan && scan.kind == BR_SCAN_WARC) {
+    uint64_t size = 0;
+    BR_TRY(br_warc_bytes(s->db, (const char *const *)scan.files, scan.n_files, &size, err));
+    *bytes += size;
   } else if (is_scan && scan.kind == BR_SCAN_TABLE) {
     *bytes += n->rows > 0 ? (uint64_t)(n->rows * 8.0 * (double)n->n_columns) : 0;
   }
@@ -353,15 +382,23 @@ static br_status fill_query(brant_session *s, br_query *q, br_stages *stages, ui
 
 /* The plan, cut; or the whole query as one stage with the reason. */
 static br_status cut(brant_session *s, br_plan *plan, const char *sql, const br_planned *planned, uint64_t bytes,
-                     uint32_t slots, br_stages **out, br_error *err) {
+                     uint32_t slots, bool calls, br_stages **out, br_error *err) {
   br_distribute_options o = {.partitions = choose_partitions(s, bytes, slots),
                              .broadcast_bytes = (double)s->settings.broadcast_bytes,
                              .sort_one_task_rows = (double)s->settings.sort_one_task_rows,
                              .two_step_aggregate = s->settings.two_step_aggregate != 0,
                              .run_time_filters = s->settings.filter_bytes > 0};
   br_stages *stages = NULL;
+  o.functions = br_functions_all(s->functions, &o.n_functions);
+  if (calls) BR_TRY(br_plan_steps(plan, o.functions, o.n_functions, err));
   BR_TRY(br_distribute(plan, &o, &stages, err));
   if (stages->n_stages == 0 || stages->whole_query_reason != NULL) {
+    if (calls) {
+      br_fail(err, BR_UNSUPPORTED, BR_BLAME_USER, "the query calls a user's function and can't be cut into stages: %s",
+              stages->whole_query_reason ? stages->whole_query_reason : "the plan has none");
+      br_stages_free(stages);
+      return err->code;
+    }
     *out =
         whole_query(sql, planned, stages->whole_query_reason ? stages->whole_query_reason : "the plan has no stages");
     br_stages_free(stages);
@@ -373,20 +410,29 @@ static br_status cut(brant_session *s, br_plan *plan, const char *sql, const br_
 
 /* Enough to decide without workers: true if it runs in this process. */
 static bool decide_here(brant_session *s, const br_plan *plan, const br_planned *planned, uint64_t bytes, bool force,
-                        br_prepared *p) {
+                        bool calls, br_prepared *p) {
   const char *why = plan != NULL ? only_here(s, plan->root, p) : NULL;
   if (why == NULL && planned->refused != NULL && s->has_local_tables)
     why = "its plan can't be sent elsewhere, and this session has tables in its memory";
   if (why == NULL && planned->columns == 0) why = "it stands for several statements";
   if (why == NULL && s->options.distribute == BRANT_DISTRIBUTE_NEVER) why = "distribute is never";
-  if (why == NULL && !force && s->options.distribute == BRANT_DISTRIBUTE_AUTO && bytes < s->settings.small_bytes)
+  if (why == NULL && !force && !calls && s->options.distribute == BRANT_DISTRIBUTE_AUTO &&
+      bytes < s->settings.small_bytes)
     why = "its inputs are smaller than small_bytes";
   if (why != NULL) run_here(p, why);
   return why != NULL;
 }
 
-static br_status distribute_query(brant_session *s, br_plan *plan, br_planned *planned, uint64_t bytes, br_prepared *p,
-                                  br_error *err) {
+/* A query that calls users' functions runs in workers, and only in stages. */
+static br_status refuse_calls(const br_prepared *p, const br_planned *planned, br_error *err) {
+  const char *why = p->local ? p->local_why : planned->refused;
+  if (why == NULL) return BR_OK;
+  return br_fail(err, BR_UNSUPPORTED, BR_BLAME_USER,
+                 "the query calls a user's function, which runs in workers only, but %s", why);
+}
+
+static br_status distribute_query(brant_session *s, br_plan *plan, br_planned *planned, uint64_t bytes, bool calls,
+                                  br_prepared *p, br_error *err) {
   BR_TRY(br_session_workers(s, err));
   uint32_t slots = br_driver_slots(s->driver), most = s->options.executors;
   if (most > 0 && slots > most) slots = most;
@@ -394,11 +440,14 @@ static br_status distribute_query(brant_session *s, br_plan *plan, br_planned *p
   br_stages *stages = NULL;
   if (plan == NULL)
     stages = whole_query(p->sql, planned, planned->refused);
-  else if (s->options.distribute == BRANT_DISTRIBUTE_AUTO && slots == 1)
+  else if (!calls && s->options.distribute == BRANT_DISTRIBUTE_AUTO && slots == 1)
     stages = whole_query(p->sql, planned, "there is one executor, and DuckDB with all of its threads needs no stages");
   else
-    BR_TRY(cut(s, plan, p->sql, planned, bytes, slots, &stages, err));
+    BR_TRY(cut(s, plan, p->sql, planned, bytes, slots, calls, &stages, err));
   p->query = new_query(s, planned);
+  p->query->slots = slots;
+  p->query->threads = br_driver_threads(s->driver);
+  if (calls) br_functions_use(s, p->query, stages);
   p->query->eager = choose_eager(s, bytes);
   return fill_query(s, p->query, stages, slots, err);
 }
@@ -410,7 +459,9 @@ br_status br_prepare(brant_session *s, const char *sql, bool force, br_prepared 
   br_status status = BR_OK;
   *out = (br_prepared){0};
   BR_TRY_GOTO(br_source_rewrite(s->db, s->source, sql, &out->sql, &bytes, err));
+  uint64_t bound = br_functions_bound(s->functions);
   BR_TRY_GOTO(br_session_plan(s->db, out->sql, &planned, err));
+  bool calls = br_functions_bound(s->functions) != bound;
   BR_TRY_GOTO(br_session_check_interrupt(s, err));
   if (planned.refused == NULL) {
     status = br_plan_parse(planned.json, planned.explain_json, &plan, err);
@@ -424,7 +475,9 @@ br_status br_prepare(brant_session *s, const char *sql, bool force, br_prepared 
     bytes = 0; /* of what is read, views included, instead of what the text names */
     BR_TRY_GOTO(plan_bytes(s, plan->root, plan->arena, &bytes, err));
   }
-  if (!decide_here(s, plan, &planned, bytes, force, out)) status = distribute_query(s, plan, &planned, bytes, out, err);
+  bool here = decide_here(s, plan, &planned, bytes, force, calls, out);
+  if (calls) BR_TRY_GOTO(refuse_calls(out, &planned, err));
+  if (!here) status = distribute_query(s, plan, &planned, bytes, calls, out, err);
 done:
   br_plan_free(plan);
   br_planned_free(&planned);

@@ -58,6 +58,7 @@ void br_query_unref(br_query *q) {
   free(q->snapshots);
   br_shared_close(q);
   free(q->shared_dir);
+  free(q->functions);
   free(q->results);
   pthread_cond_destroy(&q->changed);
   pthread_mutex_destroy(&q->lock);

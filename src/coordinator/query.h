@@ -56,6 +56,13 @@ typedef struct br_result_part {
   uint32_t version;
 } br_result_part;
 
+/* A user's function that the query calls. */
+typedef struct br_query_function {
+  uint64_t id;
+  uint32_t batch_rows, concurrency, max_retries;
+  uint64_t timeout_ms;
+} br_query_function;
+
 typedef struct br_query {
   uint64_t id;
   _Atomic int refs;
@@ -78,6 +85,9 @@ typedef struct br_query {
   struct br_timer *deadline; /* loop thread */
   struct br_driver *deadline_driver;
   Brant__Pb__Sink *sink; /* of the last stage, in the stages' arena; NULL: its rows go to the caller */
+  br_query_function *functions;
+  size_t n_functions;
+  uint32_t slots, threads; /* of the cluster when it was planned */
   bool profile;
   bool eager;            /* readers run while producers write */
   uint32_t max_running;  /* attempts at once; 0: no bound */

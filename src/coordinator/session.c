@@ -93,6 +93,7 @@ void br_session_free(brant_session *s) {
   br_source_free(s->source);
   if (s->db != NULL) br_session_close(s->db);
   if (s->engine != NULL) br_engine_close(s->engine);
+  br_functions_free(s->functions);
   br_events_free(s->events);
   br_texts_free(&s->attach);
   br_texts_free(&s->views);
@@ -126,6 +127,7 @@ static br_status open_session(brant_session *s, br_error *err) {
   BR_TRY(br_session_open(s->engine, &s->db, err));
   BR_TRY(br_settings_share_zone(s, err));
   s->source = br_source_new();
+  s->functions = br_functions_new();
   return BR_OK;
 }
 

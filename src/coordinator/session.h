@@ -8,6 +8,7 @@
 
 #include "brant.h"
 #include "coordinator/driver.h"
+#include "coordinator/functions.h"
 #include "coordinator/local_workers.h"
 #include "engine/engine.h"
 #include "source/source.h"
@@ -53,8 +54,9 @@ struct brant_session {
   brant_options options; /* strings are copies */
   br_settings settings;
   br_engine *engine;
-  br_session *db;    /* the caller's connection: views, settings, planning */
-  br_source *source; /* footers */
+  br_session *db;          /* the caller's connection: views, settings, planning */
+  br_source *source;       /* footers */
+  br_functions *functions; /* of users */
   br_events *events;
   br_loop *loop;
   pthread_t net;

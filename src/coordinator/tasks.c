@@ -49,16 +49,84 @@ static bool input_used(const br_query *q, const br_stage_run *r, const br_stage_
   return in->kind != BR_EX_FILTER || filter_pays(q, r, in);
 }
 
-char *br_task_sql(const br_query *q, uint32_t stage, uint32_t task, br_arena *arena) {
-  const br_stage_run *r = &q->runs[stage];
-  char *sql = br_arena_strdup(arena, r->plan->sql);
+/* A text of the stage, as this task runs it. */
+static char *task_text(const br_query *q, const br_stage_run *r, uint32_t task, const char *text, br_arena *arena) {
+  char *sql = br_arena_strdup(arena, text);
   for (size_t i = 0; i < r->plan->n_inputs; i++)
     if (!input_used(q, r, &r->plan->inputs[i])) sql = br_stage_without_filter(arena, sql, (uint32_t)i);
   for (size_t i = 0; i < r->plan->n_scans; i++) {
     const char *with = (int)i == r->plan->split_scan ? r->split_sql[task] : r->whole_sql[i];
     sql = replace_token(arena, sql, r->plan->scans[i].token, with);
   }
-  return br_stage_task_sql(arena, sql, task, r->n_tasks);
+  return sql;
+}
+
+char *br_task_sql(const br_query *q, uint32_t stage, uint32_t task, br_arena *arena) {
+  return task_text(q, &q->runs[stage], task, q->runs[stage].plan->sql, arena);
+}
+
+/* ---- steps */
+
+static const br_query_function *function_of(const br_query *q, uint64_t id) {
+  for (size_t i = 0; i < q->n_functions; i++)
+    if (q->functions[i].id == id) return &q->functions[i];
+  return NULL;
+}
+
+/* Processes divided among the tasks that run at once: as many connections as a task may have use of. */
+static uint32_t connections(const br_query *q, const br_stage_run *r, const br_query_function *f) {
+  uint32_t at_once = r->n_tasks < q->slots ? r->n_tasks : q->slots,
+           all = f && f->concurrency ? f->concurrency : q->threads;
+  if (at_once == 0) at_once = 1;
+  uint32_t n = (all + at_once - 1) / at_once;
+  return n > 0 ? n : 1;
+}
+
+static Brant__Pb__StepCall *make_call(const br_query *q, const br_stage_run *r, const br_stage_step *s, size_t i,
+                                      br_arena *arena) {
+  const br_step_call *c = &s->calls[i];
+  const br_query_function *f = function_of(q, c->function);
+  Brant__Pb__StepCall *out = br_arena_alloc(arena, sizeof *out);
+  brant__pb__step_call__init(out);
+  out->function = c->function;
+  out->name = (char *)(uintptr_t)c->name;
+  out->arguments = (uint32_t *)(uintptr_t)c->arguments;
+  out->n_arguments = c->n_arguments;
+  out->type = (char *)(uintptr_t)s->types[s->n_columns + i];
+  out->connections = connections(q, r, f);
+  if (f == NULL) return out;
+  out->batch_rows = f->batch_rows;
+  out->timeout_ms = f->timeout_ms;
+  out->max_retries = f->max_retries;
+  return out;
+}
+
+static void add_reads(const br_stage *st, const char *sql, Brant__Pb__Step *out, br_arena *arena) {
+  out->reads = br_arena_alloc(arena, (st->n_inputs + st->n_steps + 1) * sizeof *out->reads);
+  for (const char *at = sql; *at != 0;) {
+    int64_t number;
+    at += br_stage_piece(sql, at, &number);
+    if (number >= 0 && out->n_reads < st->n_inputs + st->n_steps) out->reads[out->n_reads++] = (uint32_t)number;
+  }
+}
+
+static void add_steps(const br_query *q, const br_stage_run *r, uint32_t task, Brant__Pb__Task *t, br_arena *arena) {
+  const br_stage *st = r->plan;
+  t->steps = br_arena_alloc(arena, (st->n_steps + 1) * sizeof *t->steps);
+  for (size_t i = 0; i < st->n_steps; i++) {
+    const br_stage_step *s = &st->steps[i];
+    Brant__Pb__Step *out = br_arena_alloc(arena, sizeof *out);
+    brant__pb__step__init(out);
+    out->number = s->number;
+    out->sql = task_text(q, r, task, s->sql, arena);
+    out->types = (char **)(uintptr_t)s->types;
+    out->n_types = s->n_columns + s->n_calls;
+    out->ordered = s->ordered;
+    out->calls = br_arena_alloc(arena, (s->n_calls + 1) * sizeof *out->calls);
+    for (size_t c = 0; c < s->n_calls; c++) out->calls[out->n_calls++] = make_call(q, r, s, c, arena);
+    add_reads(st, s->sql, out, arena);
+    t->steps[t->n_steps++] = out;
+  }
 }
 
 /* Task i of a FORWARD stage reads one task of one of its FORWARD producers: the producers' tasks follow each other. */
@@ -188,6 +256,7 @@ Brant__Pb__Task *br_task_message(br_query *q, const br_attempt_id *id, br_versio
   for (size_t i = 0; i < s->n_inputs; i++)
     if (input_used(q, &q->runs[id->stage], &s->inputs[i]))
       t->inputs[t->n_inputs++] = make_input(q, s, &s->inputs[i], id->task, version, arg, arena);
+  add_steps(q, &q->runs[id->stage], id->task, t, arena);
   t->output = make_output(q, s, arena);
   if (id->stage + 1 == q->n_runs) t->sink = q->sink;
   add_prelude(q, t, arena);

@@ -35,24 +35,6 @@ const br_udf *br_plan_udf(const json_t *expr, const br_udf *functions, size_t n)
   return NULL;
 }
 
-static bool calls_one(const json_t *j, const br_udf *f) {
-  const char *key;
-  json_t *v;
-  size_t i;
-  if (json_is_array(j)) {
-    json_array_foreach(j, i, v) if (calls_one(v, f)) return true;
-  } else if (json_is_object(j)) {
-    if (br_plan_udf(j, f, 1)) return true;
-    json_object_foreach((json_t *)j, key, v) if (calls_one(v, f)) return true;
-  }
-  return false;
-}
-
-bool br_plan_calls(const br_plan *p, uint64_t function) {
-  br_udf f = {.id = function};
-  return calls_one(p->json, &f);
-}
-
 /* ---- finding */
 
 static bool holds_call(const walk *w, const json_t *j) {

@@ -22,6 +22,5 @@ typedef struct br_udf {
 BR_MUST_USE br_status br_plan_steps(br_plan *p, const br_udf *functions, size_t n, br_error *err);
 /* The call's function; NULL: the expression is no call of a user's function. */
 const br_udf *br_plan_udf(const json_t *expr, const br_udf *functions, size_t n);
-bool br_plan_calls(const br_plan *p, uint64_t function); /* does it call this one? Before br_plan_steps */
 
 #endif
