@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """DataFrames: queries that are built step by step, and run when their rows are asked for. df.sql() is the query."""
-import itertools
-
-from brant import display, expr, literal, plan
+from brant import display, expr, literal
 from brant.actions import Actions
-from brant.expr import Expr, call, col, column, condition, flatten, lit, orders, sql_expr
-from brant.literal import quote, string
+from brant.expr import Expr, call, col, column, condition, flatten, lit, orders
+from brant.literal import quote
 from brant.plan import Column, Raw, Select, check, check_unique, find, invalid
-
-_ids = itertools.count(1)
-
 
 class DataFrame(Actions):
     """Rows that are not there yet: a query over a session. Every method gives a new DataFrame; nothing runs before show, collect, to_…,
@@ -33,7 +28,7 @@ class DataFrame(Actions):
     def _names(self):
         return self._node.names(self.session)
 
-    def _resolve(self, items, aggregates_of=None):
+    def _resolve(self, items):
         """Expressions from what select() and the like take, with their names checked."""
         out = []
         for item in flatten(items):
@@ -184,15 +179,7 @@ class DataFrame(Actions):
             return self
         window = any("window" in c.kinds for c in conditions)
         level = self._level("columns", "distinct", "group", "cut", "qualify", "unnest", *(["order"] if window else []))
-        texts = [f"({c.sql()})" if c.strength <= (0 if len(conditions) > 1 or level.where or c.strength < 0 else -1) else c.sql()
-                 for c in conditions]
-        if window:
-            level.qualify = level.qualify + texts
-        else:
-            if len(level.where) == 1:
-                level.where = [_and(level.where[0], level)]
-            level.where = level.where + texts
-            level.or_first = len(level.where) == 1 and conditions[0].strength == 0
+        (level.qualify if window else level.where).extend((c.sql(), c.strength > 0) for c in conditions)
         level.udfs = (*level.udfs, *(u for c in conditions for u in c.udfs))
         return self._new(level)
 
@@ -388,12 +375,11 @@ class DataFrame(Actions):
             lists = col(n) if ignore_empty_and_null else expr.when(call("len", col(n)) > 0, col(n)).otherwise([None])
             new[n] = lists.explode()
         if index_column is not None:
-            place = [call("range", call("len", col(n))) for n in names]
-            longest = place[0] if len(place) == 1 else call("range", call("greatest", *(call("len", col(n)) for n in names)))
-            known = call("greatest", *(call("coalesce", call("len", col(n)), 0) for n in names)) if len(names) > 1 else call("len", col(names[0]))
-            new[index_column] = (longest if ignore_empty_and_null else expr.when(known > 0, longest).otherwise([None])).explode()
-        base = self if isinstance(self._node, Select) and not self._node.is_bare() and False else self
-        return base.with_columns(new)
+            lengths = [call("len", col(n)) for n in names]
+            longest = lengths[0] if len(names) == 1 else call("greatest", *lengths)
+            places = call("range", longest)
+            new[index_column] = (places if ignore_empty_and_null else expr.when(longest > 0, places).otherwise([None])).explode()
+        return self.with_columns(new)
 
     # ---- other frames
 
@@ -465,17 +451,15 @@ class DataFrame(Actions):
 
     # ---- partitions
 
-    def _function(self, name, *arguments):
-        parts = [f"SELECT *\0FROM {name}(", self._node if _in_parentheses(self._node) else Raw(["FROM ", self._node]),
-                 "".join(f", {a}" for a in arguments) + ")"]
-        return self._new(Raw(parts, self._names() if getattr(self._node, "columns", None) is not None else None))
+    def _function(self, name, *arguments, udfs=()):
+        below = self._node if _in_parentheses(self._node) else Raw(["SELECT *\0FROM ", self._node])
+        parts = [f"SELECT *\0FROM {name}(", below, "".join(f", {a}" for a in arguments) + ")"]
+        return self._new(Raw(parts, getattr(self._node, "columns", None) and self._names(), udfs))
 
-    def repartition(self, n=None, *by):
-        """In n partitions (none given: the engine chooses): rows with equal `by` together, or, without, spread evenly."""
-        if n is not None and (isinstance(n, bool) or not isinstance(n, int)):
-            by, n = (n, *by), None
+    def repartition(self, n, *by):
+        """In n partitions: rows with equal `by` together, or, without, spread evenly (docs/nodes.md)."""
         keys = self._resolve(by)
-        return self._function("repartition", _count(n, "repartition") if n is not None else 0, *(k.sql() for k in keys))
+        return self._function("repartition", _count(n, "repartition"), *(k.sql() for k in keys), udfs=tuple(u for k in keys for u in k.udfs))
 
     def into_partitions(self, n):
         """In n partitions, by splitting or putting together those that are there."""
@@ -554,17 +538,12 @@ def _has(level, clause):
     return value is not None and value != []
 
 
-def _and(text, level):
-    """A condition as one of several."""
-    return f"({text})" if getattr(level, "or_first", False) else text
-
-
 def _renamed(c, name):
     return c if c.name == name else Column(name, None if c.source else c.text, c.source)
 
 
 def _value(value):
-    """An expression for a named column: a string is a value here? No: it names a column, as everywhere in select()."""
+    """An expression for a named column: a string is a column's name, as everywhere in select(); other values are constants."""
     return value if isinstance(value, Expr) else column(value) if isinstance(value, str) else lit(value)
 
 
@@ -587,6 +566,3 @@ def _common_session(a, b):
     if a._own_session is not b._own_session and a.session is not b.session:
         raise invalid("the two frames belong to different sessions")
     return a._own_session or b._own_session
-
-
-__all__ = ["DataFrame", "plan", "sql_expr", "string"]

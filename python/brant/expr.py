@@ -38,10 +38,11 @@ class Expr:
     """A value for each row (or, with aggregates, for each group). Made by col, lit, when, sql_expr, functions.*; combined by operators:
     + - * / // % **, == != < <= > >=, & | ~ (and, or, not). `.alias(name)` names it, else it has the name of its first column."""
 
-    __slots__ = ("parts", "strength", "name", "kinds", "udfs")
+    __slots__ = ("parts", "strength", "name", "kinds", "udfs", "text")
 
-    def __init__(self, parts, strength=_ATOM, name=None, kinds=frozenset(), udfs=()):
+    def __init__(self, parts, strength=_ATOM, name=None, kinds=frozenset(), udfs=(), text=False):
         self.parts, self.strength, self.name, self.kinds, self.udfs = tuple(parts), strength, name, kinds, udfs
+        self.text = text  # surely a string: + joins it
 
     # ---- as text
 
@@ -94,12 +95,12 @@ class Expr:
         return e
 
     def _copy(self):
-        return Expr(self.parts, self.strength, self.name, self.kinds, self.udfs)
+        return Expr(self.parts, self.strength, self.name, self.kinds, self.udfs, self.text)
 
     def _binary(self, op, other, strength, chain=False, swap=False, tight=None):
         left, right = (to_expr(other), self) if swap else (self, to_expr(other))
         parts = (*left._within(strength if chain else (tight or strength + 1)), f" {op} ", *right._within(tight or strength + 1))
-        return Expr(parts, strength, None, left.kinds | right.kinds, left.udfs + right.udfs)
+        return Expr(parts, strength, None, left.kinds | right.kinds, left.udfs + right.udfs, op == "||")
 
     def _suffix(self, text, strength=_IS):
         return Expr((*self._within(strength + 1), text), strength, None, self.kinds, self.udfs)
@@ -115,10 +116,15 @@ class Expr:
     # ---- operators
 
     def __add__(self, other):
-        return self._binary("||", other, _OTHER, True) if isinstance(other, str) else self._binary("+", other, _ADD, True)
+        """A sum; of strings (where it is seen that one side is a string), one after the other."""
+        other = to_expr(other)
+        return self._binary("||", other, _OTHER, True) if self._is_text() or other._is_text() else self._binary("+", other, _ADD, True)
 
     def __radd__(self, other):
-        return self._binary("||", other, _OTHER, True, True) if isinstance(other, str) else self._binary("+", other, _ADD, True, True)
+        return to_expr(other) + self
+
+    def _is_text(self):
+        return self.text
 
     def __sub__(self, other):
         return self._binary("-", other, _ADD, True)
@@ -272,7 +278,8 @@ class Expr:
     def cast(self, dtype):
         """As another type: DuckDB's name for it ('DECIMAL(10, 2)', 'INTEGER[]'), a Python type, or a pyarrow type. What can't be
         converted is an error; try_cast gives NULL."""
-        return Expr(("CAST(", *self.parts, f" AS {literal.type_name(dtype)})"), _ATOM, None, self.kinds, self.udfs)
+        name = literal.type_name(dtype)
+        return Expr(("CAST(", *self.parts, f" AS {name})"), _ATOM, None, self.kinds, self.udfs, name.upper() == "VARCHAR")
 
     def try_cast(self, dtype):
         """As cast, but NULL where it can't be."""
@@ -582,6 +589,10 @@ def flatten(items):
     return [] if items is None else [items]
 
 
+_TEXT = frozenset("""upper lower trim ltrim rtrim left right substring replace reverse repeat lpad rpad regexp_replace regexp_extract strftime
+concat concat_ws format printf md5 sha256 base64 string_agg array_to_string json_extract_string""".split())
+
+
 class Call(Expr):
     """A function's call; aggregates have filter, distinct, order_by, over."""
 
@@ -608,6 +619,9 @@ class Call(Expr):
 
     def _default_name(self):
         return self.function
+
+    def _is_text(self):
+        return self.function in _TEXT
 
     def output_name(self):
         """Its alias, else the name of its first argument's first column, else the function's."""
@@ -677,7 +691,7 @@ def lit(value):
     if isinstance(value, Expr):
         return value
     text = literal.literal(value)
-    return Expr((text,), _UNARY if text.startswith("-") else _ATOM)
+    return Expr((text,), _UNARY if text.startswith("-") else _ATOM, text=isinstance(value, str))
 
 
 to_expr = lit
@@ -695,17 +709,17 @@ def column(value):
 class SqlExpr(Expr):
     """An expression given as SQL text: its column names are not known here."""
 
-    __slots__ = ("text",)
+    __slots__ = ("source",)
 
-    def __init__(self, text, name=None):
-        super().__init__((text + "\n" if "--" in text else text,), -1, name, frozenset({"sql"}))
-        self.text = text
+    def __init__(self, source, name=None):
+        super().__init__((source + "\n" if "--" in source else source,), -1, name, frozenset({"sql"}))
+        self.source = source
 
     def _default_name(self):
-        return self.text
+        return self.source
 
     def _copy(self):
-        return SqlExpr(self.text, self.name)
+        return SqlExpr(self.source, self.name)
 
 
 def sql_expr(text):
@@ -752,7 +766,7 @@ class Case(Expr):
     def _copy(self):
         if self.pending is not None:
             raise invalid("when(…) has no value yet: when(condition, value), or when(condition).then(value)")
-        return Expr(self.parts, self.strength, self.name, self.kinds, self.udfs)
+        return Expr(self.parts, self.strength, self.name, self.kinds, self.udfs, self.text)
 
     def when(self, condition_, value=_MISSING):
         """Else, where this holds: value."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Groups and aggregates of DataFrames."""
 from brant.expr import Expr, call, col, column, flatten
-from brant.plan import Column, check_unique, find, invalid
+from brant.plan import check_unique, invalid
 
 _NUMERIC = frozenset(["sum", "mean", "stddev", "var", "median", "skew", "product"])
 _FUNCTIONS = {"mean": "mean", "avg": "mean", "sum": "sum", "min": "min", "max": "max", "count": "count", "stddev": "stddev", "std": "stddev",
@@ -166,6 +166,3 @@ def pivot(frame, group_by, pivot_col, value_col, agg_fn, names):
         return frame.select(*keys).distinct()
     check_unique([k.output_name() for k in keys] + [a.output_name() for a in aggregates])
     return aggregate(frame, keys, aggregates, {})
-
-
-__all__ = ["Column", "GroupedDataFrame", "aggregate", "find", "pivot", "shortcut"]

@@ -160,9 +160,12 @@ def table(name, *, session=None):
     return DataFrame(Table(".".join(quote(p) for p in name.split("."))), session)
 
 
+_QUERIES = ("select", "from", "with", "values", "table", "describe", "desc", "summarize", "show")
+
+
 def sql(query, *, session=None, **frames):
     """A query as a DataFrame. Names in it that are variables of the caller (DataFrames, pandas, polars, Arrow tables) stand for them, or those
-    given by name: sql('SELECT … FROM t', t=df). Other statements (CREATE VIEW, SET, …) run at once."""
+    given by name: sql('SELECT … FROM t', t=df). Other statements (CREATE VIEW, SET, …) run at once; without rows they give None."""
     return _sql(query, session, frames, sys._getframe(1))
 
 
@@ -176,14 +179,10 @@ def _sql(query, session, frames, caller):
     for s in statements[:-1]:
         run_in.execute(s).arrow()
     text = statements[-1].strip().rstrip(";")
+    word = re.match(r"(?:\s|--[^\n]*\n|/\*.*?\*/|\()*([A-Za-z]*)", text, re.S)[1].lower()
+    if word not in _QUERIES:
+        return _result(run_in.execute(text).arrow(), session)
     tables = _tables(run_in, text)
-    if tables is None:
-        if not re.match(r"\W*(select|from|with|values|table|describe|summarize|show|explain|pivot|unpivot|\()", text, re.I):
-            done = run_in.execute(text).arrow()
-            return _result(done, session)
-        tables = []
-        if re.match(r"\W*(explain|pivot|unpivot)", text, re.I):
-            return _result(run_in.execute(text).arrow(), session)
     bound = dict(frames)
     for name in tables:
         if name not in bound:
@@ -197,7 +196,8 @@ def _sql(query, session, frames, caller):
             raise invalid(f"{name} belongs to another session: give it as session=")
         nodes[name] = frame._node
     if not nodes:
-        return DataFrame(Raw([Verbatim(text)]), session)
+        whole = word in ("select", "from", "with", "values")
+        return DataFrame(Raw([Verbatim(text)] if whole else ["SELECT * FROM (\n", Verbatim(text), "\n)"]), session)
     parts = ["WITH "]
     for i, (name, node) in enumerate(nodes.items()):
         parts += [", " if i else "", f"{quote(name)} AS (FROM ", node, ")"]
@@ -205,6 +205,8 @@ def _sql(query, session, frames, caller):
 
 
 def _result(arrow, session):
+    if not arrow.num_columns:
+        return None
     frame = from_arrow(arrow, session=session)
     frame._table = arrow
     return frame
@@ -219,10 +221,10 @@ def _is_data(value):
 
 
 def _tables(session, text):
-    """The names of tables without a schema in a query; None: it is no query that can be taken apart."""
+    """The names of tables without a schema in a query; of one that can't be taken apart, none."""
     got = json.loads(session.execute(f"SELECT json_serialize_sql({string(text)})").arrow().column(0)[0].as_py(), strict=False)
     if got.get("error"):
-        return None
+        return []  # a syntax error, said when the query is planned
     found, stack = {}, [got]
     while stack:
         x = stack.pop()

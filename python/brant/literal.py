@@ -146,6 +146,8 @@ def _float(value):
 def _int(value):
     if -2**63 < value < 2**63:
         return int.__repr__(value)
+    if value == -2**63:
+        return f"CAST('{value}' AS BIGINT)"
     if -2**127 <= value < 2**127:
         return f"CAST('{value}' AS HUGEINT)"
     if 0 <= value < 2**128:

@@ -25,7 +25,7 @@ class Strings(_Namespace):
     def capitalize(self):
         """The first letter in upper, the others in lower case."""
         first = call("upper", call("left", self._e, 1))
-        return first._binary("||", call("lower", self._e.str.slice(1)), 5, True)
+        return first + call("lower", self._e.str.slice(1))
 
     def length(self):
         return self._call("length")

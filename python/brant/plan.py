@@ -172,6 +172,11 @@ def _shared(root):
     return [n for n in order if seen[id(n)] > 1 and (n.bulky or not isinstance(n, Table)) and not (isinstance(n, Select) and n.is_bare())]
 
 
+def _all_of(conditions):
+    """Conditions (text, does it hold together beside AND?) as texts."""
+    return [text if tight or len(conditions) == 1 else f"({text})" for text, tight in conditions]
+
+
 class _Printer:
     def __init__(self, session, shared):
         self.session, self.ctes = session, {id(n): f"_shared_{i + 1}" for i, n in enumerate(shared)}
@@ -180,7 +185,8 @@ class _Printer:
         """The node as a query."""
         pad = "\n" + "  " * depth
         if isinstance(node, Table):
-            return f"SELECT *{pad}FROM {node.from_text(self.session)}"
+            text = node.from_text(self.session)
+            return text[1:-1] if text.startswith("(SELECT ") else f"SELECT *{pad}FROM {text}"
         if isinstance(node, Raw):
             return "".join(p.replace("\0", pad) if isinstance(p, str) and type(p) is str else
                            str(p) if isinstance(p, str) else self.source(p, depth) for p in node.parts)
@@ -190,8 +196,8 @@ class _Printer:
         head = "SELECT " + ("" if node.distinct is None else f"DISTINCT {node.distinct}")
         out = [head + node.columns_text(names) + pad + "FROM "]
         out += [p.replace("\0", pad) if isinstance(p, str) else self.source(p, depth) for p in node.source]
-        for word, items, between in (("WHERE", node.where, " AND "), ("GROUP BY", [node.group] if node.group else [], ""),
-                                     ("QUALIFY", node.qualify, " AND "), ("ORDER BY", node.order, ", ")):
+        for word, items, between in (("WHERE", _all_of(node.where), " AND "), ("GROUP BY", [node.group] if node.group else [], ""),
+                                     ("QUALIFY", _all_of(node.qualify), " AND "), ("ORDER BY", node.order, ", ")):
             if items:
                 out.append(f"{pad}{word} {between.join(items)}")
         if node.limit is not None:
