@@ -3,16 +3,17 @@
 import atexit
 import threading
 
-from brant import _native, errors
+from brant import _native, errors, progress
 
 _native.set_error_type(errors.make)
 
 
 class Result:
-    """The rows of one statement, read once: an Arrow C stream (`__arrow_c_stream__`), or by the methods here."""
+    """The rows of one statement, read once: an Arrow C stream (`__arrow_c_stream__`), or by the methods here, which show the progress
+    (see Session)."""
 
-    def __init__(self, query):
-        self._query = query
+    def __init__(self, query, progress=None):
+        self._query, self._progress = query, progress
 
     def __arrow_c_stream__(self, requested_schema=None):
         return self._query.__arrow_c_stream__(requested_schema)
@@ -20,31 +21,42 @@ class Result:
     def reader(self):
         """A pyarrow.RecordBatchReader over the rows, batch by batch as they are ready."""
         import pyarrow as pa
-        return pa.RecordBatchReader.from_stream(self)
+        try:
+            return pa.RecordBatchReader.from_stream(self)
+        except errors.Error:
+            raise
+        except Exception:  # the stream can say only words: the engine knows the error
+            self._query.check()
+            raise
 
     def batches(self):
         """The pyarrow.RecordBatches, one by one, as they are ready."""
-        with self.reader() as r:
+        with self.reader() as reader:
+            yield from self._read(reader, True)
+
+    def arrow(self):
+        """All rows as a pyarrow.Table."""
+        import pyarrow as pa
+        with self.reader() as reader:
+            return pa.Table.from_batches(self._read(reader, False), schema=reader.schema)
+
+    def _read(self, reader, between):
+        """The batches; what the engine says went wrong, as its error; the progress while it takes long, but not while somebody else has
+        a batch (between)."""
+        with progress.Progress(self._query, progress.place(self._progress)) as p:
             while True:
+                if between:
+                    p.waiting(True)
                 try:
-                    batch = r.read_next_batch()
+                    batch = reader.read_next_batch()
                 except StopIteration:
                     return
                 except Exception:
                     self._query.check()
                     raise
+                if between:
+                    p.waiting(False)
                 yield batch
-
-    def arrow(self):
-        """All rows as a pyarrow.Table."""
-        import pyarrow as pa
-        try:
-            with self.reader() as r:
-                schema = r.schema
-                return pa.Table.from_batches(_checked(r, self._query), schema=schema)
-        except Exception:
-            self._query.check()
-            raise
 
     def cancel(self):
         """Stop it. Any thread."""
@@ -55,21 +67,15 @@ class Result:
         return self._query.stats()
 
 
-def _checked(reader, query):
-    try:
-        yield from reader
-    except Exception:
-        query.check()
-        raise
-
-
 class Session:
     """An engine. workers: local worker processes (0: one); threads and memory (bytes) are of one worker, 0 chooses; distribute: auto (small
     inputs run in this process), always, never; mode: auto, staged, eager; listen: (host, port) where external_workers workers join,
-    with secret. settings: a dict for `set`. A context manager; closed at the end of the process."""
+    with secret. settings: a dict for `set`. progress: shown on a terminal or in a notebook (None), always on standard error (True), or
+    never (False). A context manager; closed at the end of the process."""
 
     def __init__(self, *, workers=0, threads=0, memory=0, temp_dir=None, mode="auto", distribute="auto", listen=None, external_workers=0,
-                 secret=None, executors=0, settings=None):
+                 secret=None, executors=0, settings=None, progress=None):
+        self._progress = progress
         host, port = listen or (None, 0)
         self._native = _native.Session(workers=workers, threads=threads, memory_bytes=memory, temp_dir=temp_dir, mode=mode,
                                        distribute=distribute, listen_host=host, listen_port=port, external_workers=external_workers,
@@ -87,8 +93,8 @@ class Session:
         if not statements:
             raise errors.InvalidError("there is no statement in the text", "INVALID", "USER")
         for statement in statements[:-1]:
-            Result(self._native.submit(statement)).arrow()
-        return Result(self._native.submit(statements[-1]))
+            Result(self._native.submit(statement), self._progress).arrow()
+        return Result(self._native.submit(statements[-1]), self._progress)
 
     def explain(self, text, analyze=False):
         """The stages of a SELECT as text; analyze runs it and adds what was measured."""
@@ -122,15 +128,38 @@ def default():
         return _default
 
 
-def init(**options):
-    """Replace the default session by one with these options (see Session)."""
+def init(where="local", **options):
+    """Replace the default session and return the new one. where: "local" (workers on this machine), "host:port" (listen there for
+    external_workers workers, at least one, that others start with `brant worker --join host:port`), or "ray" (one worker a node of a Ray
+    cluster, brant.ray). options: see Session, and brant.ray for Ray's."""
     global _default
+    if where == "ray":
+        from brant import ray
+        make = ray.session
+    elif where == "local":
+        make = Session
+    else:
+        options.setdefault("external_workers", 1)
+        options["listen"] = _address(where)
+        make = Session
     with _lock:
         old, _default = _default, None
         if old is not None:
             old.close()
-        _default = Session(**options)
+        _default = make(**options)
         return _default
+
+
+def _address(text):
+    """(host, port) of host:port or [v6 address]:port."""
+    host, colon, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        host = ""
+    if not (host and port.isascii() and port.isdigit() and int(port) < 65536):
+        raise errors.InvalidError(f'init wants "local", "ray" or "host:port", not {text!r}', "INVALID", "USER")
+    return host, int(port)
 
 
 @atexit.register
