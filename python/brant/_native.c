@@ -321,6 +321,46 @@ static PyObject *session_subscribe(PyObject *self, PyObject *callable) {
   Py_RETURN_NONE;
 }
 
+/* register_function(name, return_type, payload, **options): see brant_function. */
+static PyObject *session_register_function(PyObject *self, PyObject *args, PyObject *kw) {
+  static char *names[] = {"name",        "return_type", "payload",       "interpreter", "options_json",
+                          "batch_size",  "concurrency", "cpus",          "gpus",        "memory_bytes",
+                          "max_retries", "timeout_ms",  "deterministic", NULL};
+  session_object *s = (session_object *)self;
+  brant_function f = BRANT_FUNCTION_INIT;
+  Py_ssize_t bytes = 0;
+  const char *payload = NULL;
+  unsigned long long memory = 0, timeout = 0;
+  brant_error err;
+  int status;
+  f.deterministic = 1;
+  if (!PyArg_ParseTupleAndKeywords(args, kw, "ssy#|zzIIddKIKp", names, &f.name, &f.return_type, &payload, &bytes,
+                                   &f.interpreter, &f.options_json, &f.batch_size, &f.concurrency, &f.cpus, &f.gpus,
+                                   &memory, &f.max_retries, &timeout, &f.deterministic) ||
+      !opened(s))
+    return NULL;
+  f.payload = payload, f.payload_bytes = (size_t)bytes;
+  f.memory_bytes = memory, f.timeout_ms = timeout;
+  Py_BEGIN_ALLOW_THREADS pthread_mutex_lock(&s->lock);
+  status = brant_register_function(s->session, &f, &err);
+  pthread_mutex_unlock(&s->lock);
+  Py_END_ALLOW_THREADS if (status != 0) return raise_error(&err);
+  Py_RETURN_NONE;
+}
+
+static PyObject *session_drop_function(PyObject *self, PyObject *args) {
+  session_object *s = (session_object *)self;
+  const char *name;
+  brant_error err;
+  int status;
+  if (!PyArg_ParseTuple(args, "s", &name) || !opened(s)) return NULL;
+  Py_BEGIN_ALLOW_THREADS pthread_mutex_lock(&s->lock);
+  status = brant_drop_function(s->session, name, &err);
+  pthread_mutex_unlock(&s->lock);
+  Py_END_ALLOW_THREADS if (status != 0) return raise_error(&err);
+  Py_RETURN_NONE;
+}
+
 static PyMethodDef session_methods[] = {
     {"set", session_set, METH_VARARGS,
      "set(name, value): a setting of brant (docs/settings.md) or of DuckDB, as text."},
@@ -329,6 +369,9 @@ static PyMethodDef session_methods[] = {
      "explain(sql, analyze=False, json=False) -> str: the stages; analyze runs it first."},
     {"subscribe", session_subscribe, METH_O,
      "subscribe(callable): called with each event as a JSON text, from the engine's thread; return soon."},
+    {"register_function", (PyCFunction)(void (*)(void))session_register_function, METH_VARARGS | METH_KEYWORDS,
+     "register_function(name, return_type, payload, **options): a function of the user's, for SQL (include/brant.h)."},
+    {"drop_function", session_drop_function, METH_VARARGS, "drop_function(name): new queries don't know it any more."},
     {"interrupt", session_interrupt, METH_NOARGS, "interrupt(): stop the submit or explain under way. Any thread."},
     {"close", session_close, METH_NOARGS, "close(): cancel what runs, end the local workers, remove their files."},
     {NULL, NULL, 0, NULL}};

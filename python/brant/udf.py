@@ -210,11 +210,10 @@ class _Function:
         if self.name in names:
             return
         o = self.options
-        session._native.register_function({
-            "name": self.name, "return_type": self.return_type, "options_json": self.json, "interpreter": o.interpreter,
-            "batch_size": o.batch_size, "concurrency": o.concurrency, "cpus": o.cpus, "gpus": o.gpus, "memory_bytes": o.memory,
-            "max_retries": o.max_retries, "on_error": o.on_error, "timeout_ms": o.timeout_ms, "deterministic": o.deterministic,
-        }, self.payload)
+        session._native.register_function(
+            self.name, self.return_type, self.payload, options_json=self.json, interpreter=o.interpreter, batch_size=o.batch_size,
+            concurrency=o.concurrency, cpus=o.cpus, gpus=o.gpus, memory_bytes=o.memory, max_retries=o.max_retries, timeout_ms=o.timeout_ms,
+            deterministic=o.deterministic)
         names.add(self.name)
 
 
