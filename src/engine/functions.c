@@ -291,5 +291,5 @@ br_status br_functions_register(br_engine *e, br_error *err) {
     duckdb_destroy_result(&r);
     return status;
   }
-  return BR_OK;
+  return br_warc_register(e, err);
 }

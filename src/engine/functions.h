@@ -26,5 +26,7 @@ void br_set_null(duckdb_vector out, idx_t row);
 
 /* minhash, minhash_bands, minhash_similarity, normalize_text: in a new instance. */
 BR_MUST_USE br_status br_functions_register(br_engine *e, br_error *err);
+/* read_warc and warc_cuts; called by it. */
+BR_MUST_USE br_status br_warc_register(br_engine *e, br_error *err);
 
 #endif

@@ -93,6 +93,15 @@ BR_MUST_USE br_status br_table_splits(br_session *session, const char *catalog, 
 void br_table_split_sql(const char *catalog, const char *schema, const char *table, const br_table_split *split,
                         br_buf *out);
 
+/* ---- WARC files */
+/* Bytes of the files behind names and globs. */
+BR_MUST_USE br_status br_warc_bytes(br_session *session, const char *const *patterns, size_t n, uint64_t *bytes,
+                                    br_error *err);
+/* What stands in FROM for each task: read_warc([...], options) of whole files, or of a range of one, together about target_bytes
+ * (0: everything in one). Cut where records start. options: ", on_error := 'skip'" or "". Free each and the array. */
+BR_MUST_USE br_status br_warc_splits(br_session *session, const char *const *patterns, size_t n, const char *options,
+                                     uint64_t target_bytes, char ***out, size_t *n_out, br_error *err);
+
 /* ---- true cardinalities in a text */
 /* The text with `explicit_cardinality := <rows by the footers>` in every Parquet scan that has none; so DuckDB orders joins by
  * true sizes. For SELECT and for CREATE [OR REPLACE] [TEMP] VIEW or TABLE … AS SELECT; anything else, and scans whose files cannot

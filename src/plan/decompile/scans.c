@@ -25,6 +25,16 @@ static const json_t *files_of(const br_node *get) {
   return json_is_array(files) ? files : NULL;
 }
 
+/* read_warc of files that may be cut: not of a range that the text itself gives. */
+static bool is_warc(const br_node *get) {
+  const json_t *named = br_j_get(get->json, "named_parameters");
+  if (!br_j_is(get->json, "name", "read_warc") || get->n_children || !br_j_count(get->json, "parameters")) return false;
+  for (size_t i = 0; i < json_array_size(named); i++)
+    if (!br_j_is(json_array_get(named, i), "key", "on_error")) return false;
+  return !json_is_object(named) ||
+         (!json_object_size(named) || (json_object_size(named) == 1 && br_j_get(named, "on_error")));
+}
+
 static bool is_table(const br_node *get) { return br_j_is(get->json, "name", "seq_scan") && data_of(get); }
 
 static const json_t *type_at(const br_node *get, uint64_t i) { return br_j_at(get->json, "returned_types", (size_t)i); }
@@ -136,10 +146,34 @@ static const char *table_name(br_emit *e, const br_node *get) {
                   br_e_ident(e, br_j_str(d, "table")));
 }
 
+static br_texts constant_arguments(br_emit *e, const br_node *get) {
+  const json_t *named = br_j_get(get->json, "named_parameters"), *v;
+  const char *key;
+  br_texts args = {0};
+  for (size_t i = 0; i < br_j_count(get->json, "parameters"); i++)
+    br_e_add(e, &args, br_e_constant(e, br_j_at(get->json, "parameters", i), NULL));
+  for (size_t i = 0; i < json_array_size(named); i++) {
+    const json_t *kv = json_array_get(named, i);
+    br_e_add(
+        e, &args,
+        br_e_fmt(e, "%s := %s", br_e_ident(e, br_j_str(kv, "key")), br_e_constant(e, br_j_get(kv, "value"), NULL)));
+  }
+  if (json_is_object(named)) {
+    json_object_foreach((json_t *)named, key, v) {
+      br_e_add(e, &args, br_e_fmt(e, "%s := %s", br_e_ident(e, key), br_e_constant(e, v, NULL)));
+    }
+  }
+  return args;
+}
+
 static const char *scan_source(br_emit *e, const br_node *get) {
   const char *token = e->options.scan ? e->options.scan(e->options.arg, get, e->scans) : NULL;
   if (e->options.scan) e->scans++;
   if (is_table(get)) return token ? token : table_name(e, get);
+  if (is_warc(get)) {
+    br_texts args = constant_arguments(e, get);
+    return token ? token : br_e_fmt(e, "read_warc(%s)", br_e_join(e, &args, ", "));
+  }
   const char *options = parquet_options(e, get);
   const char *source = token ? token : all_files(e, get, options);
   bool by_name = br_j_true(br_j_get(br_j_get(data_of(get), "parquet_options"), "file_options"), "union_by_name");
@@ -289,26 +323,6 @@ const char *br_e_sample(br_emit *e, const json_t *o) {
 
 /* ---- table functions */
 
-static br_texts constant_arguments(br_emit *e, const br_node *get) {
-  const json_t *named = br_j_get(get->json, "named_parameters"), *v;
-  const char *key;
-  br_texts args = {0};
-  for (size_t i = 0; i < br_j_count(get->json, "parameters"); i++)
-    br_e_add(e, &args, br_e_constant(e, br_j_at(get->json, "parameters", i), NULL));
-  for (size_t i = 0; i < json_array_size(named); i++) {
-    const json_t *kv = json_array_get(named, i);
-    br_e_add(
-        e, &args,
-        br_e_fmt(e, "%s := %s", br_e_ident(e, br_j_str(kv, "key")), br_e_constant(e, br_j_get(kv, "value"), NULL)));
-  }
-  if (json_is_object(named)) {
-    json_object_foreach((json_t *)named, key, v) {
-      br_e_add(e, &args, br_e_fmt(e, "%s := %s", br_e_ident(e, key), br_e_constant(e, v, NULL)));
-    }
-  }
-  return args;
-}
-
 static const char *function_alias(br_emit *e, const br_node *get) {
   br_texts names = {0};
   for (size_t i = 0; i < br_j_count(get->json, "names"); i++) br_e_add(e, &names, br_e_fmt(e, "a%zu", i));
@@ -352,7 +366,7 @@ const char *br_e_get(br_emit *e, const br_node *get, const br_rel *children) {
   scan_names how = {.cast = files != NULL};
   if (files && strcmp(name, "read_parquet") != 0 && strcmp(name, "parquet_scan") != 0)
     br_e_unsupported(e, "the file scan %.60s", name);
-  if (!files && !is_table(get)) return table_function(e, get, children);
+  if (!files && !is_table(get) && !is_warc(get)) return table_function(e, get, children);
   if (get->n_children) br_e_corrupt(e, "a scan of files or of a table has an input");
   if (files && !json_array_size(files)) return no_rows(e, get);
   br_texts columns = output_columns(e, get, how);
@@ -393,6 +407,20 @@ static void describe_files(br_emit *e, const br_node *get, br_scan *s) {
   s->file_row_number = br_j_true(br_j_get(data_of(get), "parquet_options"), "file_row_number");
 }
 
+static void describe_archives(br_emit *e, const br_node *get, br_scan *s) {
+  const json_t *value = br_j_at(get->json, "parameters", 0), *list = br_j_get(br_j_get(value, "value"), "children");
+  size_t n = json_is_array(list) ? json_array_size(list) : 1;
+  br_texts args = constant_arguments(e, get);
+  s->kind = BR_SCAN_WARC;
+  s->files = br_arena_alloc(e->arena, (n + 1) * sizeof *s->files);
+  for (size_t i = 0; i < n; i++) {
+    const char *path = json_string_value(br_j_get(json_is_array(list) ? json_array_get(list, i) : value, "value"));
+    if (!path) br_e_unsupported(e, "read_warc of something else than names");
+    s->files[s->n_files++] = br_arena_strdup(e->arena, path ? path : "");
+  }
+  s->options = args.n > 1 ? br_e_fmt(e, ", %s", args.v[1]) : "";
+}
+
 br_status br_scan_of(br_arena *arena, const br_node *get, bool *is_scan, br_scan *out, br_error *err) {
   br_emit e = {.arena = arena, .err = err};
   const char *name = br_j_str(get->json, "name");
@@ -406,6 +434,8 @@ br_status br_scan_of(br_arena *arena, const br_node *get, bool *is_scan, br_scan
     out->catalog = br_arena_strdup(arena, br_j_str(d, "catalog"));
     out->schema = br_arena_strdup(arena, br_j_str(d, "schema"));
     out->table = br_arena_strdup(arena, br_j_str(d, "table"));
+  } else if (*is_scan && is_warc(get)) {
+    describe_archives(&e, get, out);
   } else {
     *is_scan = false;
   }

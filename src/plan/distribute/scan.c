@@ -97,7 +97,9 @@ static bool file_function(const char *name) {
                                       "parquet_kv_metadata",
                                       "sniff_csv",
                                       "parquet_full_metadata",
-                                      "parquet_bloom_probe"};
+                                      "parquet_bloom_probe",
+                                      "read_warc",
+                                      "warc_cuts"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (!strcmp(name, names[i])) return true;
   return false;
