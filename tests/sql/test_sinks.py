@@ -388,6 +388,22 @@ def test_here_and_there_are_alike(query, tmp_path):
 # ---- the way it is told
 
 
+def test_home_is_where_duckdb_has_it(query, tmp_path):
+    """~ in a target: DuckDB's home_directory, else HOME; a name that only begins with ~ is a name."""
+    run = [str(brantlib.BUILD / "brant"), "sql", "--workers", "1", "--distribute", "always"]
+    (tmp_path / "home").mkdir()
+    (tmp_path / "set").mkdir()
+    for home, settings in [("home", []), ("set", ["--set", f"home_directory={tmp_path}/set"])]:
+        for target in ("x.csv", "d/"):
+            r = subprocess.run([*run, *settings, f"COPY ({query} LIMIT 3) TO '~/{target}' (FORMAT csv)"], capture_output=True, text=True, timeout=60,
+                               cwd=tmp_path, env={**os.environ, "HOME": str(tmp_path / "home")})
+            assert r.returncode == 0, r.stderr
+        assert sorted(p.name for p in (tmp_path / home).iterdir()) == ["d", "x.csv"]
+    r = subprocess.run([*run, f"COPY ({query} LIMIT 3) TO '~x.csv'"], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert r.returncode == 0, r.stderr
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["home", "set", "~x.csv"]
+
+
 def test_stats_and_command_line(query, tmp_path):
     run = [str(brantlib.BUILD / "brant"), "sql", "--workers", "3", "--distribute", "always"]
     sql = f"COPY ({query}) TO '{tmp_path}/a' (FORMAT parquet, PARTITION_BY k)"
