@@ -58,7 +58,7 @@ static char *task_text(const br_query *q, const br_stage_run *r, uint32_t task, 
     const char *with = (int)i == r->plan->split_scan ? r->split_sql[task] : r->whole_sql[i];
     sql = replace_token(arena, sql, r->plan->scans[i].token, with);
   }
-  return sql;
+  return br_stage_task_sql(arena, sql, task, r->n_tasks);
 }
 
 char *br_task_sql(const br_query *q, uint32_t stage, uint32_t task, br_arena *arena) {
