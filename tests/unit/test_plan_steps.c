@@ -280,6 +280,7 @@ static void answers(void **state) {
   check("SELECT $twice(3)", 1);
   check("SELECT $twice(x) FROM (VALUES (1), (2)) v(x)", 1);
   check("SELECT i FROM (SELECT i, $twice(i) AS unused FROM t)", 0);
+  check("SELECT count(*) FROM (SELECT $twice(i) FROM t UNION ALL SELECT $twice(i) + 1 FROM t)", 0);
   check("SELECT i FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE $twice(u.k) = t.i)", 1);
 }
 

@@ -120,14 +120,20 @@ static br_status one_branch(step *s, size_t branch, br_branch *out, br_error *er
   br_buf read = {0};
   br_open *o = s->r->branches[branch].open;
   br_stage_step mine = *s->out;
+  bool step = mine.n_calls > 0; /* nobody needs the results: no step, the same columns */
   mine.number = s->d->next_number++;
   mine.sql = br_arena_printf(s->d->arena, "SELECT %s\nFROM %s t", br_buf_cstr(&s->columns),
                              br_block(s->d, s->r->branches[branch].sql));
-  br_open_step(s->d, o, mine);
-  label(s, o);
+  if (step) {
+    br_open_step(s->d, o, mine);
+    label(s, o);
+  }
   br_buf_str(&read, "SELECT ");
   for (size_t i = 0; i < s->n->n_columns; i++) BR_TRY_GOTO(add_read(s, i, &read, err));
-  br_buf_printf(&read, "\nFROM input(%u) i", mine.number);
+  if (step)
+    br_buf_printf(&read, "\nFROM input(%u) i", mine.number);
+  else
+    br_buf_printf(&read, "\nFROM %s i", br_block(s->d, mine.sql));
   *out = (br_branch){.open = o, .sql = br_arena_strdup(s->d->arena, br_buf_cstr(&read)), .plain_read = -1};
 done:
   br_buf_free(&read);
