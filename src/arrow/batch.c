@@ -67,24 +67,6 @@ static struct ArrowStringView metadata_value(const struct ArrowSchema *s, const 
   return v;
 }
 
-static bool is_hugeint(const struct ArrowSchema *s) {
-  struct ArrowStringView type = metadata_value(s, "ARROW:extension:metadata");
-  char text[160];
-  snprintf(text, sizeof text, "%.*s", (int)type.size_bytes, type.data);
-  return strcmp(s->format, "w:16") == 0 && strstr(text, "\"hugeint\"") != NULL;
-}
-
-int br_schema_plain_integers(struct ArrowSchema *s) {
-  int status = NANOARROW_OK;
-  if (is_hugeint(s)) {
-    status = ArrowSchemaSetFormat(s, "d:38,0");
-    if (status == NANOARROW_OK) status = ArrowSchemaSetMetadata(s, NULL);
-  }
-  for (int64_t i = 0; i < s->n_children && status == NANOARROW_OK; i++)
-    status = br_schema_plain_integers(s->children[i]);
-  return status;
-}
-
 static bool same_text(struct ArrowStringView a, struct ArrowStringView b) {
   return a.size_bytes == b.size_bytes && memcmp(a.data, b.data, (size_t)a.size_bytes) == 0;
 }

@@ -348,7 +348,7 @@ static int stream_schema(struct ArrowArrayStream *st, struct ArrowSchema *out) {
   if (schema == NULL && q->run != NULL && br_local_run_schema(q->run, &schema, &err) != BR_OK)
     return stream_failed(x, &err);
   int status = ArrowSchemaDeepCopy(br_schema_arrow(schema), out);
-  return status == 0 ? br_schema_plain_integers(out) : status;
+  return status == 0 ? br_schema_plain(out) : status;
 }
 
 static int stream_next(struct ArrowArrayStream *st, struct ArrowArray *out) {
@@ -364,6 +364,7 @@ static int stream_next(struct ArrowArrayStream *st, struct ArrowArray *out) {
   }
   x->query->rows_out += (uint64_t)br_batch_rows(b);
   br_batch_export(b, out);
+  br_array_plain(br_schema_arrow(br_batch_schema(b)), out);
   br_batch_unref(b);
   return 0;
 }

@@ -227,11 +227,79 @@ static void test_formats(void **state) {
   assert_true(layout_refusal("i", 1)[0] != 0);
 }
 
+/* ---- what callers get: bits, and DECIMALs of 16 bytes, also of a slice; releases go on to the array below */
+
+static void plain_column(const char *format, const char *extension, const void *data, foreign *f,
+                         struct ArrowSchema *schema, struct ArrowArray *out) {
+  static const uint8_t validity[2] = {0xf7, 0xff};
+  struct ArrowSchema changed;
+  br_schema *s;
+  br_batch *b;
+  foreign_array(f);
+  f->child_buffers[0] = validity;
+  f->child_buffers[1] = data;
+  f->child.length = f->root.length = 5;
+  f->child.offset = 2;
+  const spec one[] = {{"x", format, BR_VEC_FIXED, 1, 0, extension, NULL, 0}};
+  s = make_schema(one, 1);
+  released = 0;
+  assert_int_equal(br_batch_new(s, &f->root, 1, &b, &err), BR_OK);
+  br_batch_export(b, out);
+  assert_int_equal(ArrowSchemaDeepCopy(br_schema_arrow(s), &changed), 0);
+  assert_int_equal(br_schema_plain(&changed), 0);
+  *schema = changed;
+  br_array_plain(br_schema_arrow(s), out);
+  br_batch_unref(b);
+  br_schema_unref(s);
+}
+
+static void test_plain_types(void **state) {
+  (void)state;
+  static const uint8_t bytes[7] = {1, 1, 0, 1, 2, 0, 1};
+  static const int32_t narrow[7] = {9, 9, -1, INT32_MIN, INT32_MAX, 0, 5};
+  static const int64_t half[7] = {9, 9, -1, INT64_MIN, INT64_MAX, 0, 5};
+  struct ArrowSchema schema;
+  struct ArrowArray a;
+  foreign f;
+  plain_column("c", "arrow.bool8", bytes, &f, &schema, &a);
+  assert_string_equal(schema.children[0]->format, "b");
+  assert_null(schema.children[0]->metadata);
+  const uint8_t *bits = a.children[0]->buffers[1];
+  assert_int_equal(bits[0] & 0x7c, 0x58); /* rows 2 to 6: 0 1 1 0 1 */
+  assert_int_equal(a.children[0]->offset, 2);
+  assert_ptr_equal(a.children[0]->buffers[0], f.child_buffers[0]);
+  struct ArrowArray child = *a.children[0]; /* moved out: released after its parent */
+  a.children[0]->release = NULL;
+  a.release(&a);
+  assert_int_equal(released, 0);
+  child.release(&child);
+  assert_null(child.release);
+  assert_int_equal(released, 2);
+  schema.release(&schema);
+  for (int wide = 0; wide < 2; wide++) {
+    plain_column(wide ? "d:18,3,64" : "d:4,1,32", NULL, wide ? (const void *)half : narrow, &f, &schema, &a);
+    assert_string_equal(schema.children[0]->format, wide ? "d:18,3" : "d:4,1");
+    const int64_t *v = a.children[0]->buffers[1];
+    for (int i = 2; i < 7; i++) {
+      int64_t want = wide ? half[i] : narrow[i];
+      assert_int_equal(v[2 * i], want);
+      assert_int_equal(v[2 * i + 1], want < 0 ? -1 : 0);
+    }
+    a.release(&a);
+    assert_int_equal(released, 2);
+    schema.release(&schema);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_ownership),  cmocka_unit_test(test_wrong_arrays_are_taken_too),
-      cmocka_unit_test(test_export),     cmocka_unit_test(test_threads),
-      cmocka_unit_test(test_same_types), cmocka_unit_test(test_bad_schemas),
+      cmocka_unit_test(test_ownership),
+      cmocka_unit_test(test_plain_types),
+      cmocka_unit_test(test_wrong_arrays_are_taken_too),
+      cmocka_unit_test(test_export),
+      cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_same_types),
+      cmocka_unit_test(test_bad_schemas),
       cmocka_unit_test(test_formats),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
