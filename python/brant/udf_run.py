@@ -14,6 +14,9 @@ USER, LOAD, RESULT, PROTOCOL = 1, 2, 3, 4  # br_udf_error_kind of src/udf/frames
 _OWN = os.path.dirname(os.path.abspath(__file__))
 
 
+_CONVERSION = (TypeError, ValueError, OverflowError, NotImplementedError, ArithmeticError)  # pyarrow's errors are among them
+
+
 class Failure(Exception):
     """What goes back to the executor. row: counted within the batch, None: all of it."""
 
@@ -47,6 +50,67 @@ def result_schema(hexadecimal):
     return schema
 
 
+# The engine's columns come in its lossless types; functions see and give plain ones: bool for arrow.bool8, decimals for HUGEINT.
+
+
+def _is_hugeint(t):
+    return getattr(t, "extension_name", "") == "arrow.opaque" and getattr(t, "type_name", "") in ("hugeint", "uhugeint")
+
+
+def plain_type(t, uuids=True):
+    """The plain type of a column's; uuids: they stay UUIDs (values of Python are their bytes)."""
+    import pyarrow as pa
+    name = getattr(t, "extension_name", "")
+    if name == "arrow.bool8":
+        return pa.bool_()
+    if name == "arrow.uuid" and not uuids:
+        return t.storage_type
+    if _is_hugeint(t):
+        return pa.decimal128(38, 0)
+    if name:
+        return t if uuids else t.storage_type
+
+    def field(f):
+        return f.with_type(plain_type(f.type, uuids) if not _is_hugeint(f.type) else f.type)
+
+    if pa.types.is_map(t):
+        return pa.map_(field(t.key_field), field(t.item_field))
+    if pa.types.is_fixed_size_list(t):
+        return pa.list_(field(t.value_field), t.list_size)
+    if pa.types.is_large_list(t):
+        return pa.large_list(field(t.value_field))
+    if pa.types.is_list(t):
+        return pa.list_(field(t.value_field))
+    if pa.types.is_struct(t):
+        return pa.struct([field(t.field(i)) for i in range(t.num_fields)])
+    return t
+
+
+def _reread(array, t):
+    """The same 16 bytes a value as another type."""
+    import pyarrow as pa
+    return pa.Array.from_buffers(t, len(array), array.buffers(), -1, array.offset)
+
+
+def plain_array(array):
+    t = plain_type(array.type)
+    if t.equals(array.type):
+        return array
+    return _reread(array.storage, t) if _is_hugeint(array.type) else array.cast(t)
+
+
+def declared_array(array, t):
+    """An array that a function gave as the type that the engine wants. Raises pyarrow's errors."""
+    import pyarrow as pa
+    if array.type.equals(t):
+        return array
+    if _is_hugeint(t):
+        return pa.ExtensionArray.from_storage(t, _reread(array.cast(pa.decimal128(38, 0)), t.storage_type))
+    if isinstance(t, pa.BaseExtensionType) and t.extension_name not in ("arrow.bool8", "arrow.uuid"):
+        return pa.ExtensionArray.from_storage(t, array.cast(t.storage_type))
+    return array.cast(t)
+
+
 # ---- arguments
 
 def _numpy():
@@ -60,6 +124,8 @@ def _numpy():
 def _list(column):
     import pyarrow as pa
     t = column.type
+    if pa.types.is_decimal(t) and t.scale == 0 and t.precision == 38:
+        return [None if v is None else int(v) for v in column.to_pylist()]
     if column.null_count == 0 and (pa.types.is_integer(t) or pa.types.is_floating(t)) and not pa.types.is_float16(t) and _numpy():
         return column.to_numpy(zero_copy_only=False).tolist()
     return column.to_pylist()
@@ -88,7 +154,13 @@ def _plain(value, t):
     if value is None:
         return None
     if pa.types.is_map(t) and isinstance(value, dict):
-        return list(value.items())
+        value = list(value.items())
+    if pa.types.is_map(t) and isinstance(value, list):
+        return [(_plain(k, t.key_type), _plain(v, t.item_type)) for k, v in value]
+    if (pa.types.is_list(t) or pa.types.is_fixed_size_list(t)) and isinstance(value, (list, tuple)):
+        return [_plain(v, t.value_type) for v in value]
+    if pa.types.is_struct(t) and isinstance(value, dict):
+        return {f.name: _plain(value.get(f.name), f.type) for f in t}
     if hasattr(value, "bytes") and type(value).__name__ == "UUID":
         return value.bytes
     if type(value).__module__.partition(".")[0] == "numpy" and not isinstance(value, (float, int, str, bytes)):
@@ -99,36 +171,37 @@ def _plain(value, t):
 def _from_values(values, t, sql, name):
     """Python values, one a row."""
     import pyarrow as pa
-    storage = t.storage_type if isinstance(t, pa.BaseExtensionType) else t
+    plain = plain_type(t, uuids=False)
     try:
-        array = pa.array(values, type=storage)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        array = pa.array(values, type=plain)
+    except _CONVERSION:
         done = []
         for row, value in enumerate(values):  # one by one: which is it?
             try:
-                done.append(pa.array([_plain(value, t)], type=storage))
-            except (pa.ArrowException, TypeError, ValueError, OverflowError):
+                done.append(pa.array([_plain(value, t)], type=plain))
+            except _CONVERSION:
                 raise _wrong(name, sql, value, row) from None
-        array = pa.concat_arrays(done) if done else pa.array([], type=storage)
-    return array if storage is t else pa.ExtensionArray.from_storage(t, array)
+        array = pa.concat_arrays(done) if done else pa.array([], type=plain)
+    return declared_array(array, t)
 
 
 def _from_numpy(a, t, sql, name):
     import pyarrow as pa
+    t, declared = plain_type(t, uuids=False), t
     if a.ndim == 2 and (pa.types.is_list(t) or pa.types.is_fixed_size_list(t)) and a.dtype.kind in "iufb":
         np = _numpy()
         flat = pa.array(np.ascontiguousarray(a).reshape(-1)).cast(t.value_type)
         if pa.types.is_fixed_size_list(t):
             if a.shape[1] != t.list_size:
                 raise Failure(RESULT, "TypeError", f"function {name} returned {a.shape[1]} values a row, which is no {sql}")
-            return pa.FixedSizeListArray.from_arrays(flat, type=t)
+            return declared_array(pa.FixedSizeListArray.from_arrays(flat, type=t), declared)
         offsets = pa.array(np.arange(0, a.size + 1, a.shape[1] or 1, dtype=np.int32)[:a.shape[0] + 1])
-        return pa.ListArray.from_arrays(offsets, flat, type=t)
+        return declared_array(pa.ListArray.from_arrays(offsets, flat, type=t), declared)
     if a.ndim > 1 or a.dtype.kind == "O":
-        return _from_values([_plain(v, t) for v in (a.tolist() if a.ndim == 1 else list(a))], t, sql, name)
+        return _from_values([_plain(v, t) for v in (a.tolist() if a.ndim == 1 else list(a))], declared, sql, name)
     if a.ndim == 0:
         raise Failure(RESULT, "TypeError", f"function {name} returned one value ({a.dtype}) for a batch")
-    return pa.array(a, type=t)
+    return declared_array(pa.array(a, type=t), declared)
 
 
 def convert(result, rows, t, sql, name):
@@ -149,13 +222,13 @@ def convert(result, rows, t, sql, name):
             if isinstance(result, pa.ChunkedArray):
                 result = pa.concat_arrays(result.chunks) if result.num_chunks else pa.array([], result.type)
         if isinstance(result, pa.Array):
-            return result if result.type.equals(t) else result.cast(t)
+            return declared_array(result, t)
         if module == "pandas":
-            return pa.Array.from_pandas(result, type=t)
+            return declared_array(pa.Array.from_pandas(result, type=plain_type(t, uuids=False)), t)
         if module == "numpy":
             return _from_numpy(result, t, sql, name)
         return _from_values(result if isinstance(result, list) else list(result), t, sql, name)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as e:
+    except _CONVERSION as e:
         of = getattr(result, "type", None) or getattr(result, "dtype", type(result).__name__)
         raise Failure(RESULT, type(e).__name__, f"function {name} returned {of}, which is no {sql}: {e}") from None
 
@@ -224,6 +297,7 @@ class Function:
 
     def run(self, columns, rows, t, sql):
         """One batch. Raises Failure."""
+        columns = [plain_array(c) for c in columns]
         if self.kind in ("batch", "async batch"):
             return self._batch(columns, rows, t, sql)
         values = zip(*[_list(c) for c in columns]) if columns else iter([()] * rows)
@@ -306,6 +380,4 @@ class Function:
             return convert(r, rows, t, sql, self.name)
         except Failure as f:
             self._forgive(f)
-            storage = t.storage_type if isinstance(t, pa.BaseExtensionType) else t
-            nulls = pa.nulls(rows, storage)
-            return nulls if storage is t else pa.ExtensionArray.from_storage(t, nulls)
+            return declared_array(pa.nulls(rows, plain_type(t, uuids=False)), t)

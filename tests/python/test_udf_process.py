@@ -18,7 +18,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import udf_worker
-from brant import udf
+from brant import udf, udf_run
 from udf_worker import Ended, Process
 
 
@@ -172,16 +172,37 @@ def test_constants_beside_columns():
 # ---- conversions
 
 
-@pytest.mark.parametrize("arrow_type, rows", [
-    (pa.bool_(), [True, None]), (pa.int8(), [1, -1]), (pa.uint64(), [2**64 - 1]), (pa.float32(), [0.5, None]), (pa.float64(), [float("inf"), 1.0]),
-    (pa.string(), ["ä", ""]), (pa.binary(), [b"\0x"]), (pa.date32(), [datetime.date(2026, 1, 2)]),
-    (pa.timestamp("us"), [datetime.datetime(2026, 1, 2, 3, 4, 5, 6)]), (pa.decimal128(10, 2), [decimal.Decimal("1.25")]),
-    (pa.list_(pa.int32()), [[1, 2], None, []]), (pa.struct([("a", pa.int64()), ("b", pa.string())]), [{"a": 1, "b": None}]),
-    (pa.map_(pa.string(), pa.int64()), [[("a", 1)]]), (pa.list_(pa.float32(), 2), [[1.0, 2.0]])])
-def test_types_come_through(arrow_type, rows):
-    f = brant.func(lambda x: x, return_dtype="BIGINT")
-    with running(f, arrow_type) as c:
-        assert values(c.call([pa.array(rows, arrow_type)])) == rows
+U = uuid.UUID("0123456789abcdef0123456789abcdef")
+TYPES = [
+    (pa.bool_(), [True, None]), (pa.bool8(), [True, None, False]), (pa.int8(), [1, -1]), (pa.uint64(), [2**64 - 1]), (pa.float32(), [0.5, None]),
+    (pa.float64(), [float("inf"), 1.0]), (pa.string(), ["ä", ""]), (pa.binary(), [b"\0x"]), (pa.date32(), [datetime.date(2026, 1, 2)]),
+    (pa.timestamp("us"), [datetime.datetime(2026, 1, 2, 3, 4, 5, 6)]), (pa.timestamp("us", "UTC"), [datetime.datetime(2026, 1, 2, tzinfo=datetime.timezone.utc)]),
+    (pa.time64("us"), [datetime.time(1, 2, 3)]), (pa.decimal128(10, 2), [decimal.Decimal("1.25")]), (pa.month_day_nano_interval(), [pa.MonthDayNano([1, 2, 3])]),
+    (pa.list_(pa.int32()), [[1, 2], None, []]), (pa.list_(pa.bool8()), [[True, None]]), (pa.list_(pa.float32(), 2), [[1.0, 2.0]]),
+    (pa.struct([("a", pa.int64()), ("b", pa.bool8()), ("u", pa.uuid())]), [{"a": 1, "b": None, "u": U}, {"a": 1, "b": True, "u": None}]),
+    (pa.map_(pa.string(), pa.bool8()), [[("a", True)]]), (pa.uuid(), [U, None]), (pa.list_(pa.uuid()), [[U, None], None])]
+
+
+@pytest.mark.parametrize("make", [lambda f: brant.func(f, return_dtype=int), lambda f: brant.func.batch(f, return_dtype=int),
+                                  lambda f: brant.func.batch(f, return_dtype=int, format="list")])
+def test_types_come_through(make):
+    with running(make(lambda x: x)) as c:
+        for t, rows in TYPES:
+            own = udf_worker.Connection(c.process, t)
+            own.open()
+            array = pa.array([udf_run._plain(r, t) for r in rows], udf_run.plain_type(t, uuids=False)).cast(t)
+            got = own.call([array])
+            assert values(got) == rows and got[2].type == t, t
+            own.sock.close()
+
+
+def test_hugeints_are_integers_in_python():
+    t = pa.opaque(pa.binary(16), "hugeint", "DuckDB")
+    numbers = [2**100, -1, None, 10**38 - 1]
+    array = pa.ExtensionArray.from_storage(t, pa.array([None if n is None else n.to_bytes(16, "little", signed=True) for n in numbers], pa.binary(16)))
+    with running(brant.func(lambda x: -x if isinstance(x, int) else x, return_dtype="HUGEINT"), t) as c:
+        got = c.call([array])[2].storage.to_pylist()
+        assert [g and int.from_bytes(g, "little", signed=True) for g in got] == [-(2**100), 1, None, 1 - 10**38]
 
 
 def test_more_conversions():

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes wrong in users' functions, on two real workers: each is a clear error or is made good, never a hang, and the session lives on."""
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import brant
+import pyarrow as pa
+import pytest
+from test_udf import run, same
+
+LIMIT_S = 60
+
+
+@pytest.fixture(scope="module")
+def s():
+    with brant.Session(workers=2, threads=1, memory=1 << 30, distribute="always") as s:
+        yield s
+
+
+@pytest.fixture(autouse=True)
+def bounded(s):
+    """No query takes long, and after each the session works."""
+    begin = time.monotonic()
+    yield
+    assert time.monotonic() - begin < LIMIT_S
+    assert run(s, "select sum({0}(i))::bigint s from range(100) t(i)", same).to_pylist() == [{"s": 4950}]
+
+
+def fails(s, f, sql="select sum({0}(i))::bigint from range(1000) t(i)", kind=brant.Error):
+    with pytest.raises(kind) as e:
+        run(s, sql, f)
+    print("\n" + str(e.value))
+    return str(e.value)
+
+
+def test_it_raises(s):
+    @brant.func
+    def inverse(x: int) -> float:
+        return 1 / (x - 700)  # of x
+
+    text = fails(s, inverse, "select sum({0}(i)) from range(1000) t(i)", brant.errors.ExecutionError)
+    assert "ZeroDivisionError: division by zero" in text and "# of x" in text and "test_udf_faults.py" in text
+    assert "inverse" in text and "row 700" in text and "task" in text
+
+
+def test_a_segmentation_fault(s):
+    @brant.func(max_retries=1)
+    def crash(x: int) -> int:
+        return ctypes.string_at(0) if x == 50 else x
+
+    text = fails(s, crash)
+    assert "signal 11 (SIGSEGV)" in text and "Segmentation fault" in text and "crash" in text and "rows 0 to 999" in text
+
+
+def test_os_exit(s):
+    @brant.func(max_retries=0)
+    def leave(x: int) -> int:
+        os._exit(7)
+
+    assert "exit code 7" in fails(s, leave)
+
+
+def test_a_death_is_made_good(s, tmp_path):
+    marker = str(tmp_path / "once")
+
+    @brant.func(batch_size=100)
+    def fragile(x: int) -> int:
+        if x == 500 and not os.path.exists(marker):
+            open(marker, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return x
+
+    assert run(s, "select sum({0}(i))::bigint s from range(1000) t(i)", fragile).to_pylist() == [{"s": sum(range(1000))}]
+    assert os.path.exists(marker)
+
+
+def test_it_hangs(s):
+    @brant.func(timeout=0.5, max_retries=1)
+    def hang(x: int) -> int:
+        time.sleep(1000)
+
+    begin = time.monotonic()
+    text = fails(s, hang)
+    assert "longer than 0.5 s" in text and "hang" in text and time.monotonic() - begin < 30
+
+
+def test_timeouts_count_the_batch_alone(s):
+    @brant.func(timeout=5, concurrency=1, batch_size=10)
+    def slowish(x: int) -> int:
+        time.sleep(0.01)
+        return x
+
+    # 100 batches of 0.1 s for one process, from both workers
+    assert run(s, "select sum({0}(i))::bigint s from range(1000) t(i)", slowish).to_pylist() == [{"s": sum(range(1000))}]
+
+
+def test_two_megabytes_of_stderr(s):
+    @brant.func
+    def chatty(x: int) -> int:
+        print("x" * 2000, file=sys.stderr)
+        print("y" * 200)
+        return x
+
+    assert run(s, "select sum({0}(i))::bigint s from range(1000) t(i)", chatty).to_pylist() == [{"s": sum(range(1000))}]
+
+    @brant.func(max_retries=0)
+    def last_words(x: int) -> int:
+        sys.stderr.write("z" * 2_000_000 + "\nthe last words\n")
+        os._exit(1)
+
+    text = fails(s, last_words)
+    assert "the last words" in text and len(text) < 4000
+
+
+def test_the_wrong_length(s):
+    f = brant.func.batch(lambda x: [1, 2, 3], return_dtype=int)
+    assert "returned 3 values for 1000 rows" in fails(s, f)
+
+
+def test_the_wrong_type(s):
+    f = brant.func(lambda x: "seven" if x == 7 else x, return_dtype=int)
+    text = fails(s, f)
+    assert "'seven' (str), which is no BIGINT" in text and "row 7" in text
+    f = brant.func.batch(lambda x: x.cast("string"), return_dtype="DATE")
+    assert "no DATE" in fails(s, f, "select max({0}(i)) from range(1000) t(i)")
+
+
+def test_a_missing_package(s, tmp_path):
+    (tmp_path / "only_here_abc.py").write_text("def f(x):\n    return x\n")
+    sys.path.insert(0, str(tmp_path))
+    try:
+        import only_here_abc
+        f = brant.func(lambda x: only_here_abc.f(x), return_dtype=int)
+        made = f._function(None, [])
+    finally:
+        sys.path.remove(str(tmp_path))
+        (tmp_path / "only_here_abc.py").unlink()
+    made.register(s)
+    with pytest.raises(brant.Error, match="package 'only_here_abc' is missing"):
+        s.execute(f"select sum({made.name}(i)) from range(10) t(i)").arrow()
+
+
+def test_no_interpreter(s):
+    f = brant.func(lambda x: x, return_dtype=int, interpreter="/no/such/python", max_retries=0)
+    assert "/no/such/python" in fails(s, f)
+
+
+def test_a_leak(s):
+    kept = []
+
+    @brant.func(memory="300MB", max_retries=1, batch_size=100)
+    def leak(x: int) -> int:
+        kept.append(bytearray(2 << 20))
+        time.sleep(0.002)
+        return x
+
+    text = fails(s, leak)
+    assert "more than its limit of 286.1 MiB" in text and "option memory" in text
+
+
+def test_on_error(s):
+    def bad(x):
+        if x % 10 == 0:
+            raise ValueError(f"no {x}")
+        return x
+
+    for mode in ("ignore", "log"):
+        f = brant.func(bad, return_dtype=int, on_error=mode)
+        assert run(s, "select count({0}(i))::bigint n, count(*)::bigint m from range(1000) t(i)", f).to_pylist() == [{"n": 900, "m": 1000}]
+    f = brant.func.batch(lambda x: [bad(v) for v in x.to_pylist()], return_dtype=int, on_error="ignore", batch_size=7)
+    n = run(s, "select count({0}(i))::bigint n from range(70) t(i)", f).to_pylist()[0]["n"]
+    assert 0 <= n < 70  # batches with a multiple of ten are NULL as a whole
+
+
+def test_cancel_within_a_second(s):
+    @brant.func
+    def forever(x: int) -> int:
+        time.sleep(1000)
+
+    made = forever._function(None, [])
+    made.register(s)
+    r = s.execute(f"select sum({made.name}(i)) from range(10) t(i)")
+    threading.Timer(1.5, r.cancel).start()
+    begin = time.monotonic()
+    with pytest.raises(brant.errors.CancelledError):
+        r.arrow()
+    assert time.monotonic() - begin < 6
+    end = time.monotonic() + 10
+    while _processes_of(made.name):
+        assert time.monotonic() < end, "the process goes on"
+        time.sleep(0.05)
+
+
+def _processes_of(name):
+    """Processes of functions below this one that are inside a call, by CPU or sleep: those that a cancel must end."""
+    out = []
+    for pid in _descendants(os.getpid()):
+        try:
+            if b"udf_process" in open(f"/proc/{pid}/cmdline", "rb").read() and open(f"/proc/{pid}/wchan").read() in (
+                    "hrtimer_nanosleep", "do_nanosleep", "common_nsleep"):
+                out.append(pid)
+        except OSError:
+            pass
+    return out
+
+
+def _descendants(pid):
+    out, todo = [], [pid]
+    while todo:
+        children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(todo.pop())], stdout=subprocess.PIPE, text=True).stdout.split()
+        out += [int(c) for c in children]
+        todo += [int(c) for c in children]
+    return out
+
+
+def test_nothing_is_left_of_a_session():
+    with brant.Session(workers=2, threads=1, distribute="always") as s:
+        run(s, "select sum({0}(i))::bigint s from range(1000) t(i)", same)
+        pids = _descendants(os.getpid())
+        assert len([p for p in pids if b"udf_process" in open(f"/proc/{p}/cmdline", "rb").read()]) >= 2
+    mine = [p for p in pids if _is_udf(p)]
+    end = time.monotonic() + 10
+    while [p for p in mine if _is_udf(p)] and time.monotonic() < end:
+        time.sleep(0.02)
+    # those of the module's session live; of this one nothing does
+    assert all(_is_udf(p) is False or p in _descendants(os.getpid()) for p in mine)
+
+
+def _is_udf(pid):
+    try:
+        return b"udf_process" in open(f"/proc/{pid}/cmdline", "rb").read()
+    except OSError:
+        return False
+
+
+def test_a_killed_worker_takes_its_processes_along(s):
+    with brant.Session(workers=2, threads=1, distribute="always") as own:
+        run(own, "select sum({0}(i))::bigint s from range(1000) t(i)", same)
+        workers = [p for p in _descendants(os.getpid()) if open(f"/proc/{p}/comm").read().startswith("brant-worker")][-2:]
+        under = [p for p in _descendants(workers[0]) if _is_udf(p)]
+        assert under
+        os.kill(workers[0], signal.SIGKILL)
+        end = time.monotonic() + 10
+        while any(_is_udf(p) for p in under):
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        # and the query goes on elsewhere
+        assert run(own, "select sum({0}(i))::bigint s from range(1000) t(i)", same).to_pylist() == [{"s": 499500}]
