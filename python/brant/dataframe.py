@@ -21,7 +21,7 @@ class DataFrame(Actions):
     def _level(self, *closed):
         """A level to add a clause to: the last one, if it has none of the clauses `closed`, else one around it."""
         n = self._node
-        if isinstance(n, Select) and not getattr(n, "sealed", False) and not any(_has(n, c) for c in closed):
+        if isinstance(n, Select) and not n.sealed and not any(_has(n, c) for c in closed):
             return n.copy()
         return Select([n])
 
@@ -58,7 +58,7 @@ class DataFrame(Actions):
     def _with(self, level, columns, exprs):
         level.columns = columns
         level.udfs = (*level.udfs, *(u for e in exprs for u in e.udfs))
-        level.unnests = getattr(level, "unnests", False) or any("unnest" in e.kinds for e in exprs)
+        level.unnests = level.unnests or any("unnest" in e.kinds for e in exprs)
         return self._new(level)
 
     # ---- columns
@@ -97,7 +97,7 @@ class DataFrame(Actions):
         """The last level, when the new columns mean the same in it: they read only what it does not change."""
         n = self._node
         if not isinstance(n, Select) or n.columns is None or any(
-                _has(n, c) for c in ("distinct", "group", "order", "qualify", "cut", "unnest")) or getattr(n, "sealed", False):
+                _has(n, c) for c in ("distinct", "group", "order", "qualify", "cut", "unnest", "sealed")):
             return None
         same = {c.name.lower() for c in n.columns if c.source == c.name}
         if any(e.kinds & {"unnest", "sql", "window"} or any(r.lower() not in same for r in e.refs()) for e in exprs):
@@ -533,9 +533,8 @@ def _has(level, clause):
     if clause == "columns":
         return level.columns is not None
     if clause == "unnest":
-        return getattr(level, "unnests", False)
-    value = getattr(level, clause)
-    return value is not None and value != []
+        return level.unnests
+    return getattr(level, clause) not in (None, [], False)
 
 
 def _renamed(c, name):

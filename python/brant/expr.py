@@ -255,7 +255,7 @@ class Expr:
 
     def is_in(self, *values):
         """Is it one of these? Values, a list of them, or a DataFrame of one column."""
-        if len(values) == 1 and hasattr(values[0], "_as_subquery"):
+        if len(values) == 1 and hasattr(values[0], "_node"):
             raise invalid("is_in takes values; for those of a DataFrame: df.join(other, how='semi', …)")
         if len(values) == 1 and not isinstance(values[0], (str, bytes, Expr)) and hasattr(values[0], "__iter__"):
             values = list(values[0])
@@ -374,9 +374,7 @@ class Expr:
 
     def explode(self):
         """A row for each element of the list."""
-        e = call("unnest", self)
-        e.kinds = e.kinds | {"unnest"}
-        return e
+        return call("unnest", self)
 
     # ---- aggregates
 
@@ -611,7 +609,7 @@ class Call(Expr):
         parts.append(")")
         if where is not None:
             parts += [" FILTER (WHERE ", *where.parts, ")"]
-        kinds = _kinds(*inner) | kinds
+        kinds = _kinds(*inner) | kinds | (frozenset(["unnest"]) if function == "unnest" else frozenset())
         if over is not None:
             parts += [" OVER (", *over.parts(), ")"]
             kinds = kinds | {"window"}

@@ -76,11 +76,15 @@ class Column:
 class Select(Node):
     """A level. source: texts and nodes behind FROM. columns: None is all."""
 
+    sealed = False
+
     def __init__(self, source, input_names=None):
         self.source, self.input_names = tuple(source), input_names
         self.columns, self.distinct, self.where, self.group, self.qualify, self.order = None, None, [], None, [], []
         self.limit = self.offset = None
         self.udfs = ()
+        self.sealed = type(self).sealed  # nothing but LIMIT may be added to it
+        self.unnests = False
 
     def copy(self):
         """Another one like it, to be changed."""
@@ -88,6 +92,7 @@ class Select(Node):
         s.columns, s.distinct, s.group, s.limit, s.offset, s.udfs = (
             self.columns, self.distinct, self.group, self.limit, self.offset, self.udfs)
         s.where, s.qualify, s.order = list(self.where), list(self.qualify), list(self.order)
+        s.sealed, s.unnests = self.sealed, self.unnests
         return s
 
     def children(self):
@@ -226,6 +231,13 @@ class Verbatim(str):
 
 def to_sql(node, session):
     """The whole query."""
+    try:
+        return _whole(node, session)
+    except RecursionError:
+        raise invalid("the query has too many steps, one around the other: collect() somewhere in between") from None
+
+
+def _whole(node, session):
     shared = [n for n in _shared(node) if n is not node]
     printer = _Printer(session, shared)
     ctes = []

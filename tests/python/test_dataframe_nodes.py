@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Partitions, batches and row ids of frames, through stages; and what bug reports against others say of them."""
+import pathlib
+import re
+
+import brant
+import pytest
+from brant import col
+from brant import functions as f
+
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+
+
+@pytest.fixture(scope="module")
+def df(session):
+    return brant.range(1000, session=session).with_columns(k=col("id") % 7, s=f.concat("s", col("id") % 14))
+
+
+def test_rows_stay_the_same(df):
+    want = df.sort("id").to_arrow()
+    for q in (df.repartition(4, "k"), df.repartition(3), df.repartition(2, col("k") + 1, "s"), df.into_partitions(5), df.into_batches(100), df.where("id >= 0").into_batches(7).repartition(3)):
+        assert q.columns == ["id", "k", "s"]
+        assert q.sort("id").to_arrow().equals(want), q.sql()
+
+
+def test_row_ids_are_unique(df):
+    ids = df.repartition(4).with_row_id("row")
+    assert ids.columns == ["row", "id", "k", "s"]
+    assert ids.agg(col("row").count_distinct()).item() == 1000
+    with pytest.raises(brant.Error, match="already"):
+        df.with_row_id("S")
+
+
+def test_as_reported_against_others(session, df):
+    assert df.into_batches(4).select("s").distinct().count_rows() == 14
+    assert brant.range(100, session=session).into_partitions(7).limit(10).count_rows() == 10
+    few = brant.from_pydict({"a": ["x", "y", "z"]}, session=session)
+    assert few.repartition(4).select(col("a").str.upper()).sort("a").to_pydict() == {"a": ["X", "Y", "Z"]}
+    assert df.limit(10).cross_join(few).count_rows() == 30
+
+
+@pytest.mark.parametrize("bad", [0, -1, True, "k", None, 1.5], ids=repr)
+def test_wrong_numbers(df, bad):
+    for method in (df.repartition, df.into_partitions, df.into_batches):
+        with pytest.raises(brant.Error, match="1 or more"):
+            method(bad)
+
+
+def test_order_by_takes_the_new_names(session):
+    df = brant.from_pydict({"x": [1, 2, 3], "k": [9, 5, 7]}, session=session)
+    assert df.select(x="k", k="x").sort("x").to_pydict() == {"x": [5, 7, 9], "k": [2, 3, 1]}
+    assert df.sort("x").select(x="k", k="x").to_pydict() == {"x": [9, 5, 7], "k": [1, 2, 3]}
+    assert df.select(x=-col("x"), k="k").sort("x").limit(1).to_pydict() == {"x": [-3], "k": [7]}
+
+
+def test_many_steps():
+    with brant.Session(distribute="never") as s:
+        df = brant.range(3, session=s)
+        for _ in range(60):
+            df = df.with_columns(id=col("id") + 1)
+        assert df.sort("id").to_pydict() == {"id": [60, 61, 62]}
+        for _ in range(2000):
+            df = df.with_columns(id=col("id") + 1)
+        with pytest.raises(brant.Error, match="collect"):
+            df.sql()
+        for n in range(300):
+            df = (df if n else brant.range(3, session=s)).with_columns(**{f"c{n}": col("id") + n})
+        assert df.sql().count("SELECT") == 2 and df.where("id = 2").select("c299").item() == 301
+
+
+def test_the_parity_table_tells_the_truth():
+    text = (DOCS / "api-parity.md").read_text()
+    parts = dict(zip(re.findall(r"^## (\w+)", text, re.M), re.split(r"^## \w+.*$", text, flags=re.M)[1:]))
+    for part, owner in (("DataFrame", brant.DataFrame), ("GroupedDataFrame", brant.GroupedDataFrame), ("Module", brant)):
+        rows = re.findall(r"^\| (`.*?) \| (.*?) \|", parts[part], re.M)
+        assert len(rows) > 3
+        for names, answer in rows:
+            for name in re.findall(r"`(\w+)`", names if answer == "=" else ""):
+                assert hasattr(owner, name), f"{part}.{name}"
