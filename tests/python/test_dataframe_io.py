@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where frames come from and where they go: files, memory, SQL over variables of the caller, written files, text of queries."""
+
 import datetime as dt
 import decimal
 import os
@@ -30,8 +31,14 @@ def text(sql):
 def test_the_query_is_readable(here, tmp_path):
     pq.write_table(pa.table({"region": ["a"], "amount": [1.5], "year": [2024]}), tmp_path / "s.parquet")
     sales = brant.read_parquet(tmp_path / "s.parquet", session=here)
-    top = (sales.where(col("year") == 2024).group_by("region").agg(total=col("amount").sum(), n=f.count()).where(col("n") > 0)
-           .sort("total", desc=True).limit(10))
+    top = (
+        sales.where(col("year") == 2024)
+        .group_by("region")
+        .agg(total=col("amount").sum(), n=f.count())
+        .where(col("n") > 0)
+        .sort("total", desc=True)
+        .limit(10)
+    )
     assert top.sql() == text(f"""
         SELECT *
         FROM (
@@ -44,10 +51,15 @@ def test_the_query_is_readable(here, tmp_path):
         ORDER BY total DESC
         LIMIT 10""")
     assert sales.with_columns(amount=col("amount") * 2, tax=col("year")).sql() == (
-        f"SELECT * REPLACE (amount * 2 AS amount), year AS tax\nFROM read_parquet('{tmp_path}/s.parquet')")
+        f"SELECT * REPLACE (amount * 2 AS amount), year AS tax\nFROM read_parquet('{tmp_path}/s.parquet')"
+    )
     assert sales.exclude("year").sql() == f"SELECT region, amount\nFROM read_parquet('{tmp_path}/s.parquet')"
-    assert sales.where((col("year") > 1) | (col("year") < 0)).where("amount > 1 or year = 3").sql().endswith(
-        "WHERE (year > 1 OR year < 0) AND (amount > 1 or year = 3)")
+    assert (
+        sales.where((col("year") > 1) | (col("year") < 0))
+        .where("amount > 1 or year = 3")
+        .sql()
+        .endswith("WHERE (year > 1 OR year < 0) AND (amount > 1 or year = 3)")
+    )
 
 
 def test_what_is_used_twice_is_printed_once(here):
@@ -75,6 +87,7 @@ def test_comments_and_semicolons_in_text(here):
 
 def test_nothing_runs_before_it_must():
     """Frames over a session that counts what it is asked to run."""
+
     class Counting(brant.Session):
         asked = []
 
@@ -96,17 +109,40 @@ def test_nothing_runs_before_it_must():
 def test_wrong_names_fail_at_once(here):
     df = brant.from_pydict({"customer": [1], "Amount": [2], "s": [{"x": 1}]}, session=here)
     for wrong, words in [
-            (lambda: df.select("custmer"), 'no column custmer; did you mean customer'), (lambda: df.where(col("amout") > 1), 'did you mean "Amount"'),
-            (lambda: df.with_columns(z=col("q") + 1), 'no column q; the columns are customer, "Amount", s'), (lambda: df.sort("zz"), "no column zz"),
-            (lambda: df.group_by("zz"), "no column"), (lambda: df.group_by("customer").agg(col("zz").sum()), "no column"), (lambda: df.exclude("zz"), "no column"),
-            (lambda: df.rename({"zz": "a"}), "no column"), (lambda: df.join(df.select("customer"), on="Amount"), "on the right"), (lambda: df["zz"], "no column"),
-            (lambda: df.select("s.x"), r"col\('s'\).struct"), (lambda: df.select("customer", "CUSTOMER"), "two columns would be called"), (lambda: df.explode("zz"), "no column"),
-            (lambda: df.select(col("customer").alias("a"), a=col("s")), "two columns"), (lambda: df.select(a=col("s"), A=col("s")), "more than case"),
-            (lambda: df.group_by("customer").agg(col("customer").sum()), "name of the key"), (lambda: df.select(), "at least"), (lambda: df.exclude(*df.columns), "no column would be left"),
-            (lambda: df.join(df), "on="), (lambda: df.join(df, on="s", how="sideways"), "sideways"), (lambda: df.join(df, on="s", left_on="s"), "either"), (lambda: df.join(3, on="s"), "expected a DataFrame"),
-            (lambda: df.concat(df.select("customer")), "columns differ"), (lambda: df.union(df.select("customer")), "3 and 1"), (lambda: df.limit(-1), "limit"), (lambda: df.limit("a"), "limit"),
-            (lambda: df[::2], "step"), (lambda: df[-3:], "negative"), (lambda: bool(df), "truth value"), (lambda: df.sort("s", desc=[True, False]), "2 values for 1"),
-            (lambda: df.sort("s", True), "desc=True"), (lambda: df.join_asof(df, on="s", strategy="nearest"), "nearest"), (lambda: df.iter_batches(format="x"), "format")]:
+        (lambda: df.select("custmer"), "no column custmer; did you mean customer"),
+        (lambda: df.where(col("amout") > 1), 'did you mean "Amount"'),
+        (lambda: df.with_columns(z=col("q") + 1), 'no column q; the columns are customer, "Amount", s'),
+        (lambda: df.sort("zz"), "no column zz"),
+        (lambda: df.group_by("zz"), "no column"),
+        (lambda: df.group_by("customer").agg(col("zz").sum()), "no column"),
+        (lambda: df.exclude("zz"), "no column"),
+        (lambda: df.rename({"zz": "a"}), "no column"),
+        (lambda: df.join(df.select("customer"), on="Amount"), "on the right"),
+        (lambda: df["zz"], "no column"),
+        (lambda: df.select("s.x"), r"col\('s'\).struct"),
+        (lambda: df.select("customer", "CUSTOMER"), "two columns would be called"),
+        (lambda: df.explode("zz"), "no column"),
+        (lambda: df.select(col("customer").alias("a"), a=col("s")), "two columns"),
+        (lambda: df.select(a=col("s"), A=col("s")), "more than case"),
+        (lambda: df.group_by("customer").agg(col("customer").sum()), "name of the key"),
+        (lambda: df.select(), "at least"),
+        (lambda: df.exclude(*df.columns), "no column would be left"),
+        (lambda: df.join(df), "on="),
+        (lambda: df.join(df, on="s", how="sideways"), "sideways"),
+        (lambda: df.join(df, on="s", left_on="s"), "either"),
+        (lambda: df.join(3, on="s"), "expected a DataFrame"),
+        (lambda: df.concat(df.select("customer")), "columns differ"),
+        (lambda: df.union(df.select("customer")), "3 and 1"),
+        (lambda: df.limit(-1), "limit"),
+        (lambda: df.limit("a"), "limit"),
+        (lambda: df[::2], "step"),
+        (lambda: df[-3:], "negative"),
+        (lambda: bool(df), "truth value"),
+        (lambda: df.sort("s", desc=[True, False]), "2 values for 1"),
+        (lambda: df.sort("s", True), "desc=True"),
+        (lambda: df.join_asof(df, on="s", strategy="nearest"), "nearest"),
+        (lambda: df.iter_batches(format="x"), "format"),
+    ]:
         with pytest.raises((brant.Error, TypeError), match=words):
             wrong()
     assert df.select("CUSTOMER", "amount").columns == ["customer", "Amount"]
@@ -127,14 +163,29 @@ def test_selecting_with_brackets(here):
 
 
 ARROW = {
-    "i8": pa.array([1, None, -128], pa.int8()), "u64": pa.array([2**64 - 1, None, 0], pa.uint64()), "f32": pa.array([0.5, None, float("nan")], pa.float32()),
-    "f64": pa.array([0.1, None, float("-inf")]), "b": pa.array([True, None, False]), "s": pa.array(["a'b", None, "\0;--"]), "ls": pa.array(["x", None, ""], pa.large_string()),
-    "bin": pa.array([b"\0\xff", None, b""]), "d": pa.array([dt.date(2024, 1, 1), None, dt.date(1, 1, 1)]), "ts": pa.array([dt.datetime(2024, 1, 1, 1, 2, 3, 4), None, dt.datetime(1960, 1, 1)]),
-    "tz": pa.array([dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc), None, dt.datetime(1960, 1, 1, tzinfo=dt.timezone.utc)], pa.timestamp("us", "UTC")),
-    "dec": pa.array([decimal.Decimal("1.50"), None, decimal.Decimal("-99.99")], pa.decimal128(4, 2)), "wide": pa.array([10**30, None, -5], pa.decimal128(38, 0)),
-    "l": pa.array([[1, None], None, []], pa.list_(pa.int16())), "st": pa.array([{"x": 1, "y": "a"}, None, {"x": None, "y": "b"}]),
-    "nest": pa.array([[{"k": [1]}], None, []]), "t": pa.array([dt.time(1, 2, 3, 4), None, dt.time(0)]), "n": pa.array([None, None, None]),
-    "m": pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.int32())), "dict": pa.array(["p", None, "q"]).dictionary_encode()}
+    "i8": pa.array([1, None, -128], pa.int8()),
+    "u64": pa.array([2**64 - 1, None, 0], pa.uint64()),
+    "f32": pa.array([0.5, None, float("nan")], pa.float32()),
+    "f64": pa.array([0.1, None, float("-inf")]),
+    "b": pa.array([True, None, False]),
+    "s": pa.array(["a'b", None, "\0;--"]),
+    "ls": pa.array(["x", None, ""], pa.large_string()),
+    "bin": pa.array([b"\0\xff", None, b""]),
+    "d": pa.array([dt.date(2024, 1, 1), None, dt.date(1, 1, 1)]),
+    "ts": pa.array([dt.datetime(2024, 1, 1, 1, 2, 3, 4), None, dt.datetime(1960, 1, 1)]),
+    "tz": pa.array(
+        [dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc), None, dt.datetime(1960, 1, 1, tzinfo=dt.timezone.utc)], pa.timestamp("us", "UTC")
+    ),
+    "dec": pa.array([decimal.Decimal("1.50"), None, decimal.Decimal("-99.99")], pa.decimal128(4, 2)),
+    "wide": pa.array([10**30, None, -5], pa.decimal128(38, 0)),
+    "l": pa.array([[1, None], None, []], pa.list_(pa.int16())),
+    "st": pa.array([{"x": 1, "y": "a"}, None, {"x": None, "y": "b"}]),
+    "nest": pa.array([[{"k": [1]}], None, []]),
+    "t": pa.array([dt.time(1, 2, 3, 4), None, dt.time(0)]),
+    "n": pa.array([None, None, None]),
+    "m": pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.int32())),
+    "dict": pa.array(["p", None, "q"]).dictionary_encode(),
+}
 
 
 @pytest.mark.parametrize("rows", [0, 3, 3000])
@@ -148,20 +199,36 @@ def test_arrow_there_and_back(here, name, rows):
 
 
 def test_durations_and_nanoseconds(here):
-    t = pa.table({"ns": pa.array([1704067200000000001, None], pa.timestamp("ns")), "s": pa.array([5, None], pa.timestamp("s")), "u": pa.array([1500000, None], pa.duration("us"))})
+    t = pa.table(
+        {
+            "ns": pa.array([1704067200000000001, None], pa.timestamp("ns")),
+            "s": pa.array([5, None], pa.timestamp("s")),
+            "u": pa.array([1500000, None], pa.duration("us")),
+        }
+    )
     got = brant.from_arrow(t, session=here)
     assert got.schema == {"ns": "TIMESTAMP_NS", "s": "TIMESTAMP_S", "u": "INTERVAL"}
-    assert got.select(col("ns").cast(str), x=f.epoch_us(col("u"))).to_pylist() == [{"ns": "2024-01-01 00:00:00.000000001", "x": 1500000}, {"ns": None, "x": None}]
+    assert got.select(col("ns").cast(str), x=f.epoch_us(col("u"))).to_pylist() == [
+        {"ns": "2024-01-01 00:00:00.000000001", "x": 1500000},
+        {"ns": None, "x": None},
+    ]
 
 
 def test_python_rows(here):
     assert brant.from_pydict({"a": [1, None], "b": ["x", "y"]}, session=here).to_pylist() == [{"a": 1, "b": "x"}, {"a": None, "b": "y"}]
     assert brant.from_pylist([{"a": 1}, {"a": 2, "b": "z"}], session=here).to_pydict() == {"a": [1, 2], "b": [None, "z"]}
     assert brant.from_pydict({"big": [10**30, 1]}, session=here).to_pydict() == {"big": [10**30, 1]}
-    for wrong, words in ((lambda: brant.from_pydict({"a": [1, "x"]}), "column a is not of one type"), (lambda: brant.from_pydict({"a": [1], "b": []}), "different lengths"),
-                         (lambda: brant.from_pydict({}), "no columns"), (lambda: brant.from_pydict({1: [2]}), "must be strings"), (lambda: brant.from_pylist([]), "no columns"),
-                         (lambda: brant.from_pydict({"a": [1], "A": [2]}), "more than case"), (lambda: brant.from_arrow(3), "no Arrow data"), (lambda: brant.from_arrow([]), "empty list"),
-                         (lambda: brant.from_pydict({"": [1]}), "empty name")):
+    for wrong, words in (
+        (lambda: brant.from_pydict({"a": [1, "x"]}), "column a is not of one type"),
+        (lambda: brant.from_pydict({"a": [1], "b": []}), "different lengths"),
+        (lambda: brant.from_pydict({}), "no columns"),
+        (lambda: brant.from_pydict({1: [2]}), "must be strings"),
+        (lambda: brant.from_pylist([]), "no columns"),
+        (lambda: brant.from_pydict({"a": [1], "A": [2]}), "more than case"),
+        (lambda: brant.from_arrow(3), "no Arrow data"),
+        (lambda: brant.from_arrow([]), "empty list"),
+        (lambda: brant.from_pydict({"": [1]}), "empty name"),
+    ):
         with pytest.raises(brant.Error, match=words):
             wrong()
 
@@ -177,11 +244,13 @@ def test_large_inputs_leave_with_their_session():
     df = brant.from_pydict({"a": list(range(5000))}, session=s)
     assert df.agg(col("a").sum()).item() == sum(range(5000))
     from brant import io
+
     at = io._inputs(s).directory
     del df
     s.close()
     del s
     import gc
+
     gc.collect()
     assert at is None or not os.path.exists(at.name)
 
@@ -215,7 +284,10 @@ def test_polars(here):
 def test_variables_in_sql(here):
     orders = brant.from_pydict({"k": [1, 2, 2], "v": [1, 2, 3]}, session=here)
     names = pa.table({"k": [1, 2], "name": ["one", "two"]})
-    q = brant.sql("with s as (select k, sum(v)::int as v from orders group by k) select name, v from s join names using (k) order by name", session=here)
+    q = brant.sql(
+        "with s as (select k, sum(v)::int as v from orders group by k) select name, v from s join names using (k) order by name",
+        session=here,
+    )
     assert q.to_pydict() == {"name": ["one", "two"], "v": [1, 5]}
     assert q.where(col("v") > 1).to_pydict() == {"name": ["two"], "v": [5]}
     assert brant.sql("select count(*) as n from t, (select 1 where exists (from orders))", t=orders, session=here).item() == 3
@@ -251,7 +323,10 @@ def test_frames_of_two_sessions_do_not_mix(here):
 def test_other_databases(here, tmp_path):
     with sqlite3.connect(tmp_path / "x.db") as c:
         c.executescript("create table t(a int, b text); insert into t values (1, 'x'), (2, null);")
-    assert brant.read_sql("select * from t order by a", lambda: sqlite3.connect(tmp_path / "x.db"), session=here).to_pydict() == {"a": [1, 2], "b": ["x", None]}
+    assert brant.read_sql("select * from t order by a", lambda: sqlite3.connect(tmp_path / "x.db"), session=here).to_pydict() == {
+        "a": [1, 2],
+        "b": ["x", None],
+    }
 
 
 def test_ranges(here):
@@ -284,7 +359,9 @@ def test_write_parquet(session, tmp_path):
         df.write_parquet(tmp_path / "out")
     df.limit(5).write_parquet(tmp_path / "out", mode="append")
     assert brant.read_parquet(tmp_path / "out", session=session).count_rows() == 1005
-    brant.read_parquet(tmp_path / "out", session=session).where("id < 3").write_parquet(tmp_path / "out", mode="overwrite", compression="zstd")
+    brant.read_parquet(tmp_path / "out", session=session).where("id < 3").write_parquet(
+        tmp_path / "out", mode="overwrite", compression="zstd"
+    )
     assert brant.read_parquet(tmp_path / "out", session=session).count_rows() == 7 - 1
     with pytest.raises(brant.Error, match="mode"):
         df.write_parquet(tmp_path / "out", mode="replace")
@@ -302,7 +379,11 @@ def test_write_partitioned(session, tmp_path):
 
 def test_one_file(session, tmp_path):
     df = frame(session, 10).sort("id")
-    for write, read, name in (("write_parquet", brant.read_parquet, "a'b.parquet"), ("write_csv", brant.read_csv, "a.csv"), ("write_json", brant.read_json, "a.jsonl")):
+    for write, read, name in (
+        ("write_parquet", brant.read_parquet, "a'b.parquet"),
+        ("write_csv", brant.read_csv, "a.csv"),
+        ("write_json", brant.read_json, "a.jsonl"),
+    ):
         at = tmp_path / name
         assert getattr(df, write)(at).count_rows() == 1 and at.is_file()
         assert read(at, session=session).to_pydict() == df.to_pydict()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Partitions, batches and row ids of frames, through stages; and what bug reports against others say of them."""
+
 import pathlib
 import re
 
@@ -18,7 +19,14 @@ def df(session):
 
 def test_rows_stay_the_same(df):
     want = df.sort("id").to_arrow()
-    for q in (df.repartition(4, "k"), df.repartition(3), df.repartition(2, col("k") + 1, "s"), df.into_partitions(5), df.into_batches(100), df.where("id >= 0").into_batches(7).repartition(3)):
+    for q in (
+        df.repartition(4, "k"),
+        df.repartition(3),
+        df.repartition(2, col("k") + 1, "s"),
+        df.into_partitions(5),
+        df.into_batches(100),
+        df.where("id >= 0").into_batches(7).repartition(3),
+    ):
         assert q.columns == ["id", "k", "s"]
         assert q.sort("id").to_arrow().equals(want), q.sql()
 

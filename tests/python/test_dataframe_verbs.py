@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """DataFrame's methods against DuckDB's own Python over the same rows, through stages on two workers."""
+
 import datetime
 import math
 
@@ -12,9 +13,14 @@ from brant import col, lit, when
 from brant import functions as f
 
 N = 3000
-ROWS = {"k": [i % 7 for i in range(N)], "g": ["abcde"[i % 5] if i % 11 else None for i in range(N)], "x": [(i * 37) % 1000 for i in range(N)],
-        "y": [i / 8 if i % 13 else None for i in range(N)], "t": [datetime.datetime(2024, 1, 1) + datetime.timedelta(hours=i) for i in range(N)],
-        "l": [list(range(i % 4)) if i % 9 else None for i in range(N)]}
+ROWS = {
+    "k": [i % 7 for i in range(N)],
+    "g": ["abcde"[i % 5] if i % 11 else None for i in range(N)],
+    "x": [(i * 37) % 1000 for i in range(N)],
+    "y": [i / 8 if i % 13 else None for i in range(N)],
+    "t": [datetime.datetime(2024, 1, 1) + datetime.timedelta(hours=i) for i in range(N)],
+    "l": [list(range(i % 4)) if i % 9 else None for i in range(N)],
+}
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +52,7 @@ def norm(rows, ordered):
         if isinstance(v, list):
             return [one(x) for x in v]
         return int(v) if type(v).__name__ == "Decimal" and v == int(v) else v
+
     out = [tuple(one(v) for v in r.values()) for r in rows]
     return out if ordered else sorted(out, key=repr)
 
@@ -59,12 +66,17 @@ def same(frame, duck, sql, ordered=False):
 
 CASES = {
     "select": (lambda d: d.select("x", (col("y") * 2).alias("z"), w=col("g").str.upper()), "select x, y*2 z, upper(g) w from d"),
-    "where": (lambda d: d.where((col("x") > 500) & (col("g") == "a") | col("y").is_null()), "from d where x > 500 and g = 'a' or y is null"),
+    "where": (
+        lambda d: d.where((col("x") > 500) & (col("g") == "a") | col("y").is_null()),
+        "from d where x > 500 and g = 'a' or y is null",
+    ),
     "where twice": (lambda d: d.where((col("x") > 900) | (col("x") < 100)).where(col("k") == 3), "from d where (x>900 or x<100) and k=3"),
     "where text": (lambda d: d.where("x > 900 or x < 100").filter("k = 3", g="b"), "from d where (x>900 or x<100) and k=3 and g='b'"),
     "where after select": (lambda d: d.select(x=col("k"), k=col("x")).where(col("x") == 3), "from (select k x, x k from d) where x=3"),
-    "with_columns": (lambda d: d.with_columns(x=col("x") + 1, z=col("k") * 10).with_column("w", col("z") + col("x")),
-                     "select k,g,x+1 as x,y,t,l,k*10 z, k*10+x+1 w from d"),
+    "with_columns": (
+        lambda d: d.with_columns(x=col("x") + 1, z=col("k") * 10).with_column("w", col("z") + col("x")),
+        "select k,g,x+1 as x,y,t,l,k*10 z, k*10+x+1 w from d",
+    ),
     "with_columns merged": (lambda d: d.with_columns(a=col("x") + 1).with_columns(b=col("k") + 1), "select *, x+1 a, k+1 b from d"),
     "with_columns hidden": (lambda d: d.select(q=col("x"), k="k").with_columns(x=col("k")), "select x q, k, k as x from d"),
     "exclude": (lambda d: d.exclude("L", "t"), "select k,g,x,y from d"),
@@ -72,81 +84,191 @@ CASES = {
     "swap": (lambda d: d.rename(x="k", k="x"), "select k as x,g,x as k,y,t,l from d"),
     "distinct": (lambda d: d.select("k", "g").distinct(), "select distinct k,g from d"),
     "distinct on": (lambda d: d.select("k", "g").distinct("k").select("k"), "select distinct k from d"),
-    "group_by": (lambda d: d.group_by("g").agg(col("x").sum(), n=f.count(), m=col("y").mean(), hi=col("x").max().filter(col("k") > 2)),
-                 "select g, sum(x)::bigint x, count(*) n, avg(y) m, max(x) filter (k>2) hi from d group by g"),
-    "group_by expr": (lambda d: d.group_by((col("x") % 3).alias("r"), "k").agg(col("g").count_distinct()),
-                      "select x%3 r, k, count(distinct g) g from d group by 1,2"),
+    "group_by": (
+        lambda d: d.group_by("g").agg(col("x").sum(), n=f.count(), m=col("y").mean(), hi=col("x").max().filter(col("k") > 2)),
+        "select g, sum(x)::bigint x, count(*) n, avg(y) m, max(x) filter (k>2) hi from d group by g",
+    ),
+    "group_by expr": (
+        lambda d: d.group_by((col("x") % 3).alias("r"), "k").agg(col("g").count_distinct()),
+        "select x%3 r, k, count(distinct g) g from d group by 1,2",
+    ),
     "group shortcuts": (lambda d: d.select("k", "x", "y").group_by("k").sum(), "select k, sum(x)::bigint x, sum(y) y from d group by k"),
     "group min": (lambda d: d.select("k", "g", "x").group_by("k").min(), "select k, min(g) g, min(x) x from d group by k"),
     "group count": (lambda d: d.group_by("k").count(), "select k, count(*) count from d group by k"),
-    "group dict": (lambda d: d.group_by("k").agg({"x": ["min", "max"], "y": "median"}),
-                   "select k, min(x) x_min, max(x) x_max, median(y) y from d group by k"),
-    "group list": (lambda d: d.group_by("k").agg(col("x").agg_list().order_by("x", desc=True)), "select k, list(x order by x desc) x from d group by k"),
-    "group head": (lambda d: d.group_by("k").head(2, order_by="t").select("k", "t"),
-                   "select k, t from d qualify row_number() over (partition by k order by t) <= 2"),
-    "agg": (lambda d: d.agg(col("x").sum(), col("g").count().alias("n"), s=col("y").stddev()), "select sum(x)::bigint x, count(g) n, stddev(y) s from d"),
-    "agg empty": (lambda d: d.where(col("x") > 5000).agg(n=f.count(), s=col("x").sum()), "select count(*) n, sum(x)::bigint s from d where x>5000"),
+    "group dict": (
+        lambda d: d.group_by("k").agg({"x": ["min", "max"], "y": "median"}),
+        "select k, min(x) x_min, max(x) x_max, median(y) y from d group by k",
+    ),
+    "group list": (
+        lambda d: d.group_by("k").agg(col("x").agg_list().order_by("x", desc=True)),
+        "select k, list(x order by x desc) x from d group by k",
+    ),
+    "group head": (
+        lambda d: d.group_by("k").head(2, order_by="t").select("k", "t"),
+        "select k, t from d qualify row_number() over (partition by k order by t) <= 2",
+    ),
+    "agg": (
+        lambda d: d.agg(col("x").sum(), col("g").count().alias("n"), s=col("y").stddev()),
+        "select sum(x)::bigint x, count(g) n, stddev(y) s from d",
+    ),
+    "agg empty": (
+        lambda d: d.where(col("x") > 5000).agg(n=f.count(), s=col("x").sum()),
+        "select count(*) n, sum(x)::bigint s from d where x>5000",
+    ),
     "frame sum": (lambda d: d.sum("x", "k"), "select sum(x)::bigint x, sum(k)::bigint k from d"),
     "count": (lambda d: d.count("g", "y"), "select count(g) g, count(y) y from d"),
     "explode": (lambda d: d.select("k", "l").explode("l"), "select k, unnest(case when len(l)>0 then l else [null] end) l from d"),
     "explode drop": (lambda d: d.select("k", "l").explode("l", ignore_empty_and_null=True), "select k, unnest(l) l from d"),
-    "explode index": (lambda d: d.select("x", "l").explode("l", index_column="i").where("i is null or i = l"),
-                      "select x, unnest(case when len(l)>0 then l else [null] end) l, unnest(case when len(l)>0 then range(len(l)) else [null] end) i from d"),
-    "unpivot": (lambda d: d.unpivot("t", ["x", "k"]), "select * from (select t, x, k from d) unpivot include nulls (value for variable in (x, k))"),
-    "pivot": (lambda d: d.pivot("k", "g", "x", "sum", ["a", "b"]), "select k, sum(x) filter (g='a')::bigint a, sum(x) filter (g='b')::bigint b from d group by k"),
-    "pivot fetched": (lambda d: d.where("g < 'c'").pivot(["k"], "g", "x", "count"),
-                      "select k, count(x) filter (g='a') a, count(x) filter (g='b') b from d where g<'c' group by k"),
-    "window": (lambda d: d.select("t", r=col("x").rank().over("k"), s=col("x").sum().over("k", order_by="t", rows=(-2, 0)), p=col("x").lag().over("g", order_by="t")),
-               "select t, rank() over (partition by k order by x) r, (sum(x) over (partition by k order by t rows between 2 preceding and current row))::bigint s,"
-               " lag(x) over (partition by g order by t) p from d"),
-    "window object": (lambda d: d.select("t", s=col("x").max().over(brant.Window().partition_by("k").order_by("t").rows_between(None, 0))),
-                      "select t, max(x) over (partition by k order by t rows unbounded preceding) s from d"),
-    "window in where": (lambda d: d.where(f.row_number().over("k", order_by="t") == 1).where(col("x") >= 0).select("k", "t"),
-                        "select k, t from d qualify row_number() over (partition by k order by t) = 1"),
-    "range frame": (lambda d: d.select("t", s=f.count().over(order_by="t", range=(datetime.timedelta(hours=-5), 0))),
-                    "select t, count(*) over (order by t range between interval 5 hours preceding and current row) s from d"),
-    "join": (lambda d: d.join(d.group_by("k").agg(m=col("x").max()), on="k").select("t", "m"), "select t, m from d join (select k, max(x) m from d group by k) using (k)"),
-    "join left": (lambda d: d.select("k", "x").join(d.where("x < 3").select("k", "x"), on=["k", "x"], how="left").select("k", "x"),
-                  "select l.k, l.x from d l left join (from d where x<3) r on l.k=r.k and l.x=r.x"),
-    "join suffix": (lambda d: d.select("t", "x").join(d.select("t", x=col("k")), on="t"), "select l.t, l.x, r.k as x_right from d l join d r using (t)"),
-    "join prefix": (lambda d: d.select("t", "x").join(d.select("t", x=col("k")), on="t", prefix="right."), "select l.t, l.x, r.k as \"right.x\" from d l join d r using (t)"),
-    "join left_on": (lambda d: d.where("x<50").select("t", "k").join(brant.from_pydict({"id": [0, 1, 9], "n": ["z", "o", "n"]}, session=d.session), left_on="k", right_on="id", how="full"),
-                     "select * from (select t, k from d where x<50) l full join (values (0,'z'),(1,'o'),(9,'n')) r(id,n) on k=id"),
-    "join right": (lambda d: d.where("k<2 and x<9").select("k", "x").join(brant.from_pydict({"k": [0, 1, 9], "n": ["z", "o", "n"]}, session=d.session), on="k", how="right"),
-                   "select r.k, x, n from (select k, x from d where k<2 and x<9) l right join (values (0,'z'),(1,'o'),(9,'n')) r(k,n) on l.k=r.k"),
-    "join full": (lambda d: d.where("k<2 and x<9").select("k", "x").join(brant.from_pydict({"k": [0, 1, 9], "n": ["z", "o", "n"]}, session=d.session), on="k", how="outer"),
-                  "select k, x, n from (select k, x from d where k<2 and x<9) l full join (values (0,'z'),(1,'o'),(9,'n')) r(k,n) using (k)"),
-    "semi": (lambda d: d.join(d.where("x<5").select("k"), on="k", how="semi").select("t"), "select t from d where k in (select k from d where x<5)"),
-    "anti": (lambda d: d.join(d.where("x<3").select("g"), on="g", how="anti").select("t"), "select t from d where not exists (select 1 from d e where e.x<3 and e.g=d.g)"),
-    "null equals null": (lambda d: d.select("g", "t").join(d.where("x<3").select("g").distinct(), on="g", null_equals_null=True).select("t"),
-                         "select t from d where exists (select 1 from d e where e.x<3 and e.g is not distinct from d.g)"),
-    "cross": (lambda d: d.select("k").distinct().cross_join(d.select("g").distinct()), "select * from (select distinct k from d), (select distinct g from d)"),
-    "expression keys": (lambda d: d.select("x", "t").where("x<9").join(d.select(z="x").distinct(), left_on=col("x") * 2, right_on="z"),
-                        "select l.x, l.t, r.z from (from d where x<9) l join (select distinct x z from d) r on l.x*2=r.z"),
+    "explode index": (
+        lambda d: d.select("x", "l").explode("l", index_column="i").where("i is null or i = l"),
+        "select x, unnest(case when len(l)>0 then l else [null] end) l, unnest(case when len(l)>0 then range(len(l)) else [null] end) i from d",
+    ),
+    "unpivot": (
+        lambda d: d.unpivot("t", ["x", "k"]),
+        "select * from (select t, x, k from d) unpivot include nulls (value for variable in (x, k))",
+    ),
+    "pivot": (
+        lambda d: d.pivot("k", "g", "x", "sum", ["a", "b"]),
+        "select k, sum(x) filter (g='a')::bigint a, sum(x) filter (g='b')::bigint b from d group by k",
+    ),
+    "pivot fetched": (
+        lambda d: d.where("g < 'c'").pivot(["k"], "g", "x", "count"),
+        "select k, count(x) filter (g='a') a, count(x) filter (g='b') b from d where g<'c' group by k",
+    ),
+    "window": (
+        lambda d: d.select(
+            "t",
+            r=col("x").rank().over("k"),
+            s=col("x").sum().over("k", order_by="t", rows=(-2, 0)),
+            p=col("x").lag().over("g", order_by="t"),
+        ),
+        "select t, rank() over (partition by k order by x) r, (sum(x) over (partition by k order by t rows between 2 preceding and current row))::bigint s,"
+        " lag(x) over (partition by g order by t) p from d",
+    ),
+    "window object": (
+        lambda d: d.select("t", s=col("x").max().over(brant.Window().partition_by("k").order_by("t").rows_between(None, 0))),
+        "select t, max(x) over (partition by k order by t rows unbounded preceding) s from d",
+    ),
+    "window in where": (
+        lambda d: d.where(f.row_number().over("k", order_by="t") == 1).where(col("x") >= 0).select("k", "t"),
+        "select k, t from d qualify row_number() over (partition by k order by t) = 1",
+    ),
+    "range frame": (
+        lambda d: d.select("t", s=f.count().over(order_by="t", range=(datetime.timedelta(hours=-5), 0))),
+        "select t, count(*) over (order by t range between interval 5 hours preceding and current row) s from d",
+    ),
+    "join": (
+        lambda d: d.join(d.group_by("k").agg(m=col("x").max()), on="k").select("t", "m"),
+        "select t, m from d join (select k, max(x) m from d group by k) using (k)",
+    ),
+    "join left": (
+        lambda d: d.select("k", "x").join(d.where("x < 3").select("k", "x"), on=["k", "x"], how="left").select("k", "x"),
+        "select l.k, l.x from d l left join (from d where x<3) r on l.k=r.k and l.x=r.x",
+    ),
+    "join suffix": (
+        lambda d: d.select("t", "x").join(d.select("t", x=col("k")), on="t"),
+        "select l.t, l.x, r.k as x_right from d l join d r using (t)",
+    ),
+    "join prefix": (
+        lambda d: d.select("t", "x").join(d.select("t", x=col("k")), on="t", prefix="right."),
+        'select l.t, l.x, r.k as "right.x" from d l join d r using (t)',
+    ),
+    "join left_on": (
+        lambda d: d.where("x<50")
+        .select("t", "k")
+        .join(brant.from_pydict({"id": [0, 1, 9], "n": ["z", "o", "n"]}, session=d.session), left_on="k", right_on="id", how="full"),
+        "select * from (select t, k from d where x<50) l full join (values (0,'z'),(1,'o'),(9,'n')) r(id,n) on k=id",
+    ),
+    "join right": (
+        lambda d: d.where("k<2 and x<9")
+        .select("k", "x")
+        .join(brant.from_pydict({"k": [0, 1, 9], "n": ["z", "o", "n"]}, session=d.session), on="k", how="right"),
+        "select r.k, x, n from (select k, x from d where k<2 and x<9) l right join (values (0,'z'),(1,'o'),(9,'n')) r(k,n) on l.k=r.k",
+    ),
+    "join full": (
+        lambda d: d.where("k<2 and x<9")
+        .select("k", "x")
+        .join(brant.from_pydict({"k": [0, 1, 9], "n": ["z", "o", "n"]}, session=d.session), on="k", how="outer"),
+        "select k, x, n from (select k, x from d where k<2 and x<9) l full join (values (0,'z'),(1,'o'),(9,'n')) r(k,n) using (k)",
+    ),
+    "semi": (
+        lambda d: d.join(d.where("x<5").select("k"), on="k", how="semi").select("t"),
+        "select t from d where k in (select k from d where x<5)",
+    ),
+    "anti": (
+        lambda d: d.join(d.where("x<3").select("g"), on="g", how="anti").select("t"),
+        "select t from d where not exists (select 1 from d e where e.x<3 and e.g=d.g)",
+    ),
+    "null equals null": (
+        lambda d: d.select("g", "t").join(d.where("x<3").select("g").distinct(), on="g", null_equals_null=True).select("t"),
+        "select t from d where exists (select 1 from d e where e.x<3 and e.g is not distinct from d.g)",
+    ),
+    "cross": (
+        lambda d: d.select("k").distinct().cross_join(d.select("g").distinct()),
+        "select * from (select distinct k from d), (select distinct g from d)",
+    ),
+    "expression keys": (
+        lambda d: d.select("x", "t").where("x<9").join(d.select(z="x").distinct(), left_on=col("x") * 2, right_on="z"),
+        "select l.x, l.t, r.z from (from d where x<9) l join (select distinct x z from d) r on l.x*2=r.z",
+    ),
     "union": (lambda d: d.select("k").union(d.select("x").limit(0)), "select distinct k from d"),
-    "concat": (lambda d: d.select("k", "x").concat(d.where("x<10").select("k", "x")), "select k,x from d union all select k,x from d where x<10"),
-    "by name": (lambda d: d.select("k", "x").union_all_by_name(d.select("x", "g")), "select k,x from d union all by name select x,g from d"),
+    "concat": (
+        lambda d: d.select("k", "x").concat(d.where("x<10").select("k", "x")),
+        "select k,x from d union all select k,x from d where x<10",
+    ),
+    "by name": (
+        lambda d: d.select("k", "x").union_all_by_name(d.select("x", "g")),
+        "select k,x from d union all by name select x,g from d",
+    ),
     "intersect": (lambda d: d.select("k").intersect(d.where("k<3").select("k")), "select distinct k from d where k<3"),
     "except": (lambda d: d.select("k").except_(d.where("k<3").select("k")), "select distinct k from d where k>=3"),
     "except all": (lambda d: d.select("k").except_all(d.where("k<3").select("k")), "select k from d where k>=3"),
-    "sort limit": (lambda d: d.select("k", "x", "t").sort("x", "t", desc=[True, False]).limit(20), "select k,x,t from d order by x desc, t limit 20"),
-    "sort then compute": (lambda d: d.sort(-col("x"), "t").select(x=col("k"), k=col("x")), "select k as x, x as k from d order by d.x desc, t"),
-    "sort nulls": (lambda d: d.select("y", "t").sort(col("y").desc(nulls_first=True), "t").offset(5).limit(300), "select y,t from d order by y desc nulls first, t limit 300 offset 5"),
-    "sort group": (lambda d: d.group_by("k").agg(s=col("x").sum()).sort("s", desc=True), "select k, sum(x)::bigint s from d group by k order by s desc"),
-    "offsets": (lambda d: d.sort("t").limit(100).offset(10).limit(50).offset(5).select("t"), "select t from d order by t limit 45 offset 15"),
+    "sort limit": (
+        lambda d: d.select("k", "x", "t").sort("x", "t", desc=[True, False]).limit(20),
+        "select k,x,t from d order by x desc, t limit 20",
+    ),
+    "sort then compute": (
+        lambda d: d.sort(-col("x"), "t").select(x=col("k"), k=col("x")),
+        "select k as x, x as k from d order by d.x desc, t",
+    ),
+    "sort nulls": (
+        lambda d: d.select("y", "t").sort(col("y").desc(nulls_first=True), "t").offset(5).limit(300),
+        "select y,t from d order by y desc nulls first, t limit 300 offset 5",
+    ),
+    "sort group": (
+        lambda d: d.group_by("k").agg(s=col("x").sum()).sort("s", desc=True),
+        "select k, sum(x)::bigint s from d group by k order by s desc",
+    ),
+    "offsets": (
+        lambda d: d.sort("t").limit(100).offset(10).limit(50).offset(5).select("t"),
+        "select t from d order by t limit 45 offset 15",
+    ),
     "slice": (lambda d: d.sort("t")[10:15].select("t"), "select t from d order by t limit 5 offset 10"),
-    "limit then where": (lambda d: d.sort("t").limit(10).where("x > 100").select("t", "x"), "select t,x from (from d order by t limit 10) where x>100 order by t"),
+    "limit then where": (
+        lambda d: d.sort("t").limit(10).where("x > 100").select("t", "x"),
+        "select t,x from (from d order by t limit 10) where x>100 order by t",
+    ),
     "drop_null": (lambda d: d.drop_null("g", "y").select("t"), "select t from d where g is not null and y is not null"),
     "fill_null": (lambda d: d.select("g", "y").fill_null(0).fill_null("none", "g"), "select coalesce(g,'none') g, coalesce(y,0) y from d"),
-    "when": (lambda d: d.select("t", c=when(col("x") < 100, "low").when(col("x") < 500).then("mid").otherwise(None)),
-             "select t, case when x<100 then 'low' when x<500 then 'mid' end c from d"),
+    "when": (
+        lambda d: d.select("t", c=when(col("x") < 100, "low").when(col("x") < 500).then("mid").otherwise(None)),
+        "select t, case when x<100 then 'low' when x<500 then 'mid' end c from d",
+    ),
     "sum of columns": (lambda d: d.select(z=sum([col("k"), col("x")]) + lit(1)), "select k+x+1 z from d"),
-    "summarize": (lambda d: d.select("k", "g").summarize().select("column_name", "min", "max", "count"),
-                  "select column_name, min, max, count from (summarize select k, g from d)"),
-    "asof": (lambda d: d.select("t", "k").join_asof(d.where("x < 20").select("t", "k", q="x"), on="t", by="k"),
-             "select l.t, l.k, q from d l asof left join (select t, k, x q from d where x<20) r on l.k=r.k and l.t>=r.t"),
-    "asof forward": (lambda d: d.select("t").join_asof(d.where("x < 20").select("t", q="x"), on="t", strategy="forward", how="inner", allow_exact_matches=False),
-                     "select l.t, q from d l asof join (select t, x q from d where x<20) r on l.t<r.t"),
+    "summarize": (
+        lambda d: d.select("k", "g").summarize().select("column_name", "min", "max", "count"),
+        "select column_name, min, max, count from (summarize select k, g from d)",
+    ),
+    "asof": (
+        lambda d: d.select("t", "k").join_asof(d.where("x < 20").select("t", "k", q="x"), on="t", by="k"),
+        "select l.t, l.k, q from d l asof left join (select t, k, x q from d where x<20) r on l.k=r.k and l.t>=r.t",
+    ),
+    "asof forward": (
+        lambda d: d.select("t").join_asof(
+            d.where("x < 20").select("t", q="x"), on="t", strategy="forward", how="inner", allow_exact_matches=False
+        ),
+        "select l.t, q from d l asof join (select t, x q from d where x<20) r on l.t<r.t",
+    ),
 }
 
 
