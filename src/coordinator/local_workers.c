@@ -234,6 +234,7 @@ static void describe_end(br_local_workers *w, pid_t pid, int st) {
     br_fail(&w->why, BR_LOST, BR_BLAME_WORKER,
             "a local worker (pid %d) ended with exit code %d: its message is on standard error", (int)pid,
             WEXITSTATUS(st));
+  w->why.retryable = WIFSIGNALED(st) || WEXITSTATUS(st) == 0; /* somebody ended it: another may live */
 }
 
 uint32_t br_local_workers_alive(br_local_workers *w) {

@@ -2,7 +2,7 @@
  * A session's network thread, port and workers, and how a session ends.
  *
  * Order: on the first query that needs workers br_session_workers starts thread, port and processes, and waits until they joined;
- * a local worker that dies is replaced, also in the middle of a query; brant_close cancels what runs and ends the workers at once;
+ * a local worker that dies is replaced, also in the middle of a query or before it has joined; brant_close cancels what runs and ends the workers at once;
  * thread and port go with the last query that somebody still holds.
  * Threads: br_session_workers: the caller's; restarts: the loop's; brant_interrupt: any. Bounds: below.
  */
@@ -22,7 +22,9 @@
 #define WAIT_SLICE_MS 100      /* between looks at whether one has died */
 #define RESTART_LOOK_MS 100    /* a process may be there a little longer than its connection */
 #define RESTART_LOOKS 50
-#define RESTARTS_MOST 6 /* in RESTART_WINDOW_MS: something is wrong that a new process doesn't mend */
+#define RESTARTED_LOOKS \
+  (WAIT_LOCAL_MS / RESTART_LOOK_MS) /* a new one that dies before it joins is told of by nobody else */
+#define RESTARTS_MOST 6             /* in RESTART_WINDOW_MS: something is wrong that a new process doesn't mend */
 #define RESTART_WINDOW_MS 60000
 
 /* ---- on the loop */
@@ -52,7 +54,7 @@ static void on_worker_lost(void *arg, int pid) {
   pthread_mutex_lock(&s->lock);
   if (s->workers != NULL) br_local_workers_condemn(s->workers, pid);
   pthread_mutex_unlock(&s->lock);
-  s->restart_looks = RESTART_LOOKS;
+  if (s->restart_looks < RESTART_LOOKS) s->restart_looks = RESTART_LOOKS;
   if (s->restart_timer == NULL)
     s->restart_timer = br_timer_start(s->loop, RESTART_LOOK_MS, RESTART_LOOK_MS, look_for_dead, s);
 }
@@ -60,28 +62,35 @@ static void on_worker_lost(void *arg, int pid) {
 static void stop_looking(brant_session *s) {
   br_timer_stop(s->restart_timer);
   s->restart_timer = NULL;
+  s->restart_looks = 0;
 }
 
-/* With s->lock. True: there is nothing more to look for; *fatal is set when no new one can be started. */
-static bool restart_dead(brant_session *s, br_error *fatal) {
-  br_error why;
-  if (s->closed || s->workers == NULL) return true;
-  if (br_local_workers_alive(s->workers) == s->options.workers) return false; /* not reaped yet, or not ours */
-  br_local_workers_why(s->workers, &why);
+/* With s->lock. *fatal is set when no new one can be started. */
+static void replace_dead(brant_session *s, const br_error *why, br_error *fatal) {
   uint64_t now = br_now_ms();
   if (now - s->restarts_since_ms > RESTART_WINDOW_MS) {
     s->restarts_since_ms = now;
     s->restarts = 0;
   }
   if (++s->restarts > RESTARTS_MOST) {
-    br_fail(fatal, BR_LOST, BR_BLAME_WORKER, "%s; no new one is started, since %u died within %u s", why.message,
+    br_fail(fatal, BR_LOST, BR_BLAME_WORKER, "%s; no new one is started, since %u died within %u s", why->message,
             RESTARTS_MOST, RESTART_WINDOW_MS / 1000);
-    return true;
+    return;
   }
-  br_log(BR_LOG_WARN, "%s; a new one is started", why.message);
+  br_log(BR_LOG_WARN, "%s; a new one is started", why->message);
   br_status status = br_local_workers_start(s->workers, fatal);
   (void)status; /* *fatal says it */
-  return true;
+}
+
+/* With s->lock. True: there is nothing more to look for. */
+static bool restart_dead(brant_session *s, br_error *fatal) {
+  br_error why;
+  if (s->closed || s->workers == NULL) return true;
+  if (br_local_workers_alive(s->workers) == s->options.workers) return false; /* not reaped yet, or not ours */
+  br_local_workers_why(s->workers, &why);
+  replace_dead(s, &why, fatal);
+  s->restart_looks = RESTARTED_LOOKS;
+  return fatal->code != BR_OK;
 }
 
 static void look_for_dead(void *arg) {
@@ -208,13 +217,18 @@ static br_status start_workers(brant_session *s, br_error *err) {
   return status;
 }
 
-/* A local worker that ended while it should join says why. */
+/* A local worker that ended while it should join says why. One that somebody else ended is replaced, as in a query. */
 static br_status check_started(brant_session *s, br_error *err) {
-  br_error why;
+  br_error why, fatal;
   br_error_clear(&why);
+  br_error_clear(&fatal);
   pthread_mutex_lock(&s->lock);
   if (s->workers != NULL && br_local_workers_alive(s->workers) < s->options.workers)
     br_local_workers_why(s->workers, &why);
+  if (why.code != BR_OK && why.retryable) {
+    replace_dead(s, &why, &fatal);
+    why = fatal;
+  }
   pthread_mutex_unlock(&s->lock);
   if (why.code == BR_OK) return BR_OK;
   br_driver_refusal(s->driver, err); /* says more than its exit code */

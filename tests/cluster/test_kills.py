@@ -312,3 +312,40 @@ def test_full_disk_behind_standard_output(box, small):
     with open("/dev/full", "wb") as full:
         c = box.sql(f"select * from '{small}/customer/*.parquet'", workers=1, stdout=full).end()
     assert c.code == 1 and "space" in c.text(), (c.code, c.text())
+
+
+# ---- before the query
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_worker_is_ended_before_it_joins(box, lines, right, number):
+    """As soon as its process is there: mostly before it has joined. The session starts another."""
+    c = box.sql(FIRST.format(lines), workers=3)
+    pid = wait_for(c.worker_pids, 20, "a worker")[0]
+    os.kill(pid, number)
+    assert c.end().code == 0, c.text()
+    assert numbers(rows(c.out)) == right[FIRST]
+
+
+def test_workers_that_die_again_and_again(box):
+    """Not without end: after some the query says so."""
+    c = box.sql("select 1", workers=1)
+    done, seen = threading.Event(), set()
+
+    def kill_all():
+        while not done.is_set():
+            for pid in c.worker_pids():
+                if pid not in seen:
+                    seen.add(pid)
+                    os.kill(pid, signal.SIGKILL)
+            done.wait(0.005)
+
+    t = threading.Thread(target=kill_all)
+    t.start()
+    try:
+        c.end()
+    finally:
+        done.set()
+        t.join()
+    if c.code != 0:  # else a worker was quicker
+        assert "died within" in c.text() and len(seen) == 7, c.text()
