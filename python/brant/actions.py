@@ -31,7 +31,9 @@ class Actions:
     def _run(self):
         """The Result of the query, started."""
         plan.prepare(self.session, self._node)
-        return self.session.execute(self.sql())
+        result = self.session.execute(self.sql())
+        result.reads = self._node  # what is in memory stays as long as it is read
+        return result
 
     # ---- looking at it
 
@@ -76,9 +78,12 @@ class Actions:
 
     def __arrow_c_stream__(self, requested_schema=None):
         """The rows as an Arrow C stream, without a copy."""
+        from brant import io
         if self._table is not None:
             return self._table.__arrow_c_stream__(requested_schema)
-        return self._run().__arrow_c_stream__(requested_schema)
+        result = self._run()
+        io.keep(self.session, self._node)  # the capsule can't hold it
+        return result.__arrow_c_stream__(requested_schema)
 
     def __arrow_c_schema__(self):
         """The columns as an Arrow C schema; runs the query for no rows."""

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where DataFrames come from: files, SQL, and what Python has in memory."""
-import json
 import os
 import re
 import sys
-import tempfile
 import threading
 import weakref
 
@@ -16,6 +14,7 @@ from brant.plan import Raw, Table, Verbatim, invalid
 
 VALUES_ROWS = 1000  # data from Python up to this many rows stands in the SQL text itself
 VALUES_CELLS = 20000
+FILE_GROUP_ROWS = 122880
 
 
 # ---- files
@@ -222,6 +221,7 @@ def _is_data(value):
 
 def _tables(session, text):
     """The names of tables without a schema in a query; of one that can't be taken apart, none."""
+    import json
     got = json.loads(session.execute(f"SELECT json_serialize_sql({string(text)})").arrow().column(0)[0].as_py(), strict=False)
     if got.get("error"):
         return []  # a syntax error, said when the query is planned
@@ -256,30 +256,47 @@ class Memory(Table):
     def from_text(self, session):
         """Its text behind FROM in a session; given to the session at first use."""
         if session not in self._at:
-            self._at[session] = _inputs(session).add(self.data)
+            self._at[session] = _inputs(session).add(self)
         return self._at[session]
 
 
 class _Inputs:
-    """What a session was given from memory: its own directory of files, removed with it."""
+    """What a session was given from memory: small tables stand in the text; others are datasets of the engine, dropped some time after
+    their frames, or, where the engine has none, files in a directory of their own, removed with the session."""
 
-    def __init__(self):
-        self.directory, self.files, self.lock = None, 0, threading.Lock()
+    def __init__(self, session):
+        self.native, self.directory, self.count, self.gone, self.lock = session._native, None, 0, [], threading.Lock()
+        self.kept = set()
 
-    def add(self, data):
+    def add(self, memory):
         """Text for it behind FROM."""
-        text = _values(data)
-        return text if text is not None else f"read_parquet({string(self.file(data))})"
+        text = _values(memory.data)
+        if text is not None:
+            return text
+        with self.lock:
+            self.count += 1
+            number = self.count
+        if not hasattr(self.native, "register_arrow"):
+            return f"read_parquet({string(self._file(memory.data, number))})"
+        self.sweep()
+        name = f"brant_input_{number}"
+        self.native.register_arrow(name, memory.data)
+        weakref.finalize(memory, self.gone.append, name).atexit = False
+        return f"dataset({string(name)})"
 
-    def file(self, data):
-        """Written as a file, its name."""
+    def sweep(self):
+        """Drop the datasets whose frames are gone. Not at once: a garbage collection comes at any time, in any thread."""
+        while self.gone:
+            self.native.drop_table(self.gone.pop())
+
+    def _file(self, data, number):
         import pyarrow.parquet as pq
         with self.lock:
             if self.directory is None:
+                import tempfile
                 self.directory = tempfile.TemporaryDirectory(prefix="brant-inputs-")
-            self.files += 1
-            path = os.path.join(self.directory.name, f"{self.files}.parquet")
-        pq.write_table(_parquet_ready(data), path, row_group_size=122880, version="2.6", store_schema=False)
+        path = os.path.join(self.directory.name, f"{number}.parquet")
+        pq.write_table(_parquet_ready(data), path, row_group_size=FILE_GROUP_ROWS, version="2.6", store_schema=False)
         return path
 
     def remove(self):
@@ -295,9 +312,15 @@ _lock = threading.Lock()
 def _inputs(session):
     with _lock:
         if session not in _by_session:
-            _by_session[session] = made = _Inputs()
-            weakref.finalize(session, made.remove)
+            _by_session[session] = made = _Inputs(session)
+            session._at_close.append(made.remove)
         return _by_session[session]
+
+
+def keep(session, node):
+    """Datasets below this node stay until the session is closed."""
+    if hasattr(session._native, "register_arrow"):
+        _inputs(session).kept.update(n for n in plan.walk(node) if isinstance(n, Memory))
 
 
 def _plain_types(data):

@@ -1,9 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """A session: one engine with its workers. `brant.sql` and the readers use the default one, made at first use."""
 import atexit
+import os
+import sys
 import threading
 
-from brant import _native, errors, progress
+from brant import errors, progress
+
+_flags = sys.getdlopenflags()
+sys.setdlopenflags(os.RTLD_LAZY)  # DuckDB's library has thousands of functions: each is looked up when it is first called
+try:
+    from brant import _native
+finally:
+    sys.setdlopenflags(_flags)
 
 _native.set_error_type(errors.make)
 
@@ -75,7 +84,7 @@ class Session:
 
     def __init__(self, *, workers=0, threads=0, memory=0, temp_dir=None, mode="auto", distribute="auto", listen=None, external_workers=0,
                  secret=None, executors=0, settings=None, progress=None):
-        self._progress = progress
+        self._progress, self._at_close = progress, []
         host, port = listen or (None, 0)
         self._native = _native.Session(workers=workers, threads=threads, memory_bytes=memory, temp_dir=temp_dir, mode=mode,
                                        distribute=distribute, listen_host=host, listen_port=port, external_workers=external_workers,
@@ -107,6 +116,8 @@ class Session:
     def close(self):
         """Cancel what runs, end the local workers, remove their files."""
         self._native.close()
+        while self._at_close:
+            self._at_close.pop()()
 
     def __enter__(self):
         return self
