@@ -4,7 +4,8 @@ import os
 
 from brant import display, plan
 from brant import session as _session
-from brant.literal import literal, quote, string
+from brant.errors import Error
+from brant.literal import literal, quote, string, type_name
 from brant.plan import invalid
 
 SHOWN_ROWS = 8
@@ -43,12 +44,16 @@ class Actions:
 
     def _preview(self, n=SHOWN_ROWS):
         if self._table is not None:
-            return display.Preview(self._table.slice(0, n), self._types(), self._table.num_rows)
+            return display.Preview(self._table.slice(0, n), self._types(self._table), self._table.num_rows)
         rows = self.limit(n + 1).to_arrow()
-        return display.Preview(rows.slice(0, n), self._types(), rows.num_rows if rows.num_rows <= n else None)
+        return display.Preview(rows.slice(0, n), self._types(rows), rows.num_rows if rows.num_rows <= n else None)
 
-    def _types(self):
-        return list(self.schema.values())
+    def _types(self, table):
+        """Types as they are shown: DuckDB's if they are known already, else those of the Arrow columns under DuckDB's names."""
+        known = self._node.known_types()
+        if known is not None:
+            return known
+        return [_shown_type(f.type) for f in table.schema]
 
     def __repr__(self):
         return str(self._preview()) if self._table is not None else display.schema_text(self.schema)
@@ -202,6 +207,13 @@ class Actions:
         out = io.from_arrow(table, session=self._own_session)
         out._table = table
         return out
+
+
+def _shown_type(t):
+    try:
+        return type_name(t).strip('"')
+    except Error:
+        return str(t)
 
 
 def _is_file_name(path, kind):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a DataFrame is made of: levels of SELECT, each with the names of its columns, printed as one SQL text. A level takes more clauses as
 long as they mean the same inside it; else the next one is put around it. What is used in two places is printed once, as a CTE."""
-import difflib
 import re
 
 from brant import errors
@@ -32,6 +31,10 @@ class Node:
         if not hasattr(self, "_schema"):
             self._schema = describe(session, self)
         return self._schema
+
+    def known_types(self):
+        """The types, if they have been asked for; else None."""
+        return [t for _, t in self._schema] if hasattr(self, "_schema") else None
 
 
 class Table(Node):
@@ -297,6 +300,7 @@ def check(wanted, names, what=""):
 def suggestion(name, names):
     """Which names could have been meant."""
     lower = {n.lower(): n for n in reversed(names)}
+    import difflib
     close = [lower[c] for c in difflib.get_close_matches(name.lower(), list(lower), n=3, cutoff=0.6)]
     part = re.split(r"[.\[]", name)[0]
     if part != name and find(part, names):
