@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """How frames look: a small table in a terminal or a notebook."""
-import html
-import shutil
-import unicodedata
 
 CELL_CHARACTERS = 32
 LEAST_COLUMNS = 3
@@ -65,16 +62,22 @@ class Preview:
 
     def html(self):
         """As an HTML table."""
-        head = "".join(f"<th>{html.escape(n)}<br><small>{html.escape(t)}</small></th>" for n, t in zip(self.table.column_names, self.types))
+        head = "".join(f"<th>{_escape(n)}<br><small>{_escape(t)}</small></th>" for n, t in zip(self.table.column_names, self.types))
         cells = self._cells()
-        body = "".join("<tr>" + "".join(f"<td>{html.escape(_cut(c, 200))}</td>" for c in row) + "</tr>" for row in zip(*cells))
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><small>{html.escape(self.footer())}</small>"
+        body = "".join("<tr>" + "".join(f"<td>{_escape(_cut(c, 200))}</td>" for c in row) + "</tr>" for row in zip(*cells))
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><small>{_escape(self.footer())}</small>"
 
     _repr_html_ = html
 
 
+def _escape(text):
+    import html
+    return html.escape(text)
+
+
 def _fitted(columns, widths):
     """The columns that fit into the terminal, the last one too, and how many do not."""
+    import shutil
     room = max(40, shutil.get_terminal_size((120, 24)).columns)
     n = len(columns)
     if sum(widths) + 3 * n + 1 <= room or n <= LEAST_COLUMNS:
@@ -99,7 +102,7 @@ def schema_text(schema):
 
 def schema_html(schema):
     """A schema as an HTML table."""
-    rows = "".join(f"<tr><td>{html.escape(n)}</td><td>{html.escape(t)}</td></tr>" for n, t in schema.items())
+    rows = "".join(f"<tr><td>{_escape(n)}</td><td>{_escape(t)}</td></tr>" for n, t in schema.items())
     return f"<table><thead><tr><th>column</th><th>type</th></tr></thead><tbody>{rows}</tbody></table><small>(not run yet: show(), collect())</small>"
 
 
@@ -138,5 +141,6 @@ def _width(text):
     """Cells of a terminal."""
     if text.isascii():
         return len(text)
+    import unicodedata
     return sum(0 if unicodedata.combining(c) or unicodedata.category(c) in ("Mn", "Cf") else 2 if unicodedata.east_asian_width(c) in "WF" else 1
                for c in text)

@@ -5,7 +5,6 @@ import decimal
 import enum
 import math
 import re
-import typing
 import uuid
 
 from brant import errors
@@ -217,6 +216,7 @@ def type_name(dtype):
         return _type_text(dtype)
     if dtype in _PYTHON_TYPES if isinstance(dtype, type) else False:
         return _PYTHON_TYPES[dtype]
+    import typing
     origin, args = typing.get_origin(dtype), typing.get_args(dtype)
     if origin is list and len(args) == 1:
         return type_name(args[0]) + "[]"
