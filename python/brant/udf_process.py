@@ -23,7 +23,7 @@ FRAME_MAX_BYTES, INLINE_BYTES, TEXT_MAX_BYTES = 1 << 20, 64 << 10, 64 << 10
 BATCH_MAX_BYTES = 1 << 31
 OPEN, OPENED, BATCH, RESULT, ERROR, CLOSE = 1, 2, 3, 4, 5, 6
 READ_BYTES, MAX_FDS = 1 << 18, 32
-LOG_MAX = 100  # lines that on_error="log" writes, a process
+LOG_MAX = 20  # lines that on_error="log" writes, a process
 HEAD = struct.Struct("<QQQQ")
 ERROR_HEAD = struct.Struct("<QQQIIII")
 STATUS = struct.Struct("<QQQQQQ")

@@ -169,3 +169,48 @@ def test_stateful_functions_and_partitions(s):
 
     t = run(s, "select count(*)::bigint n, max(c) <= 1000 as ok from into_partitions((select {0}(i) c from range(1000) t(i)), 5)", Count().next)
     assert t.to_pylist() == [{"n": 1000, "ok": True}]
+
+
+# ---- memory and numbers
+
+
+def test_ten_times_the_memory_streams_through(capsys):
+    limit, kilobyte, rows = 160 << 20, 1024, 1_640_000
+
+    @brant.func.batch(return_dtype="VARCHAR")
+    def through(x: pa.Array):
+        return x
+
+    with brant.Session(workers=1, threads=1, memory=limit, distribute="always") as own:
+        made = through._function(None, through._arguments)
+        made.register(own)
+        begin = time.monotonic()
+        r = own.execute(f"select count(*)::bigint n, sum(length({made.name}(repeat(chr(97 + (i % 26)::int), {kilobyte}))))::bigint b"
+                        f" from range({rows}) t(i)")
+        assert r.arrow().to_pylist() == [{"n": rows, "b": rows * kilobyte}]
+        seconds, peak = time.monotonic() - begin, r.stats()["peak_memory_bytes"]
+    with capsys.disabled():
+        print(f"\n{rows * kilobyte / 1e9:.2f} GB through a function in {seconds:.1f} s ({rows * kilobyte / seconds / 1e6:.0f} MB/s), limit "
+              f"{limit >> 20} MiB, most memory of the worker with all its processes {peak >> 20} MiB")
+    assert rows * kilobyte > 10 * limit
+    assert peak < limit + (300 << 20)  # a Python with pyarrow and DuckDB's own code are about 200 MiB
+
+
+def test_the_cost_of_a_row(s, capsys):
+    rows = 4_000_000
+    made = same._function(None, same._arguments)
+    made.register(s)
+
+    def seconds(expression):
+        times = []
+        for _ in range(3):
+            begin = time.monotonic()
+            assert s.execute(f"select sum({expression})::bigint s from range({rows}) t(i)").arrow().to_pylist() == [{"s": rows * (rows - 1) // 2}]
+            times.append(time.monotonic() - begin)
+        return min(times)
+
+    with_function, without = seconds(f"{made.name}(i)"), seconds("i")
+    with capsys.disabled():
+        print(f"\nidentity batch function over int64: {(with_function - without) / rows * 1e6:.3f} µs a row, one task "
+              f"({with_function:.2f} s for {rows:,} rows, {without:.2f} s without it)")
+    assert (with_function - without) / rows * 1e6 < 1

@@ -3,13 +3,10 @@
 import ctypes
 import os
 import signal
-import subprocess
 import sys
-import threading
 import time
 
 import brant
-import pyarrow as pa
 import pytest
 from test_udf import run, same
 
@@ -45,7 +42,7 @@ def test_it_raises(s):
 
     text = fails(s, inverse, "select sum({0}(i)) from range(1000) t(i)", brant.errors.ExecutionError)
     assert "ZeroDivisionError: division by zero" in text and "# of x" in text and "test_udf_faults.py" in text
-    assert "inverse" in text and "row 700" in text and "task" in text
+    assert "inverse" in text and "rows 700 to 700" in text and "task" in text
 
 
 def test_a_segmentation_fault(s):
@@ -54,7 +51,7 @@ def test_a_segmentation_fault(s):
         return ctypes.string_at(0) if x == 50 else x
 
     text = fails(s, crash)
-    assert "signal 11 (SIGSEGV)" in text and "Segmentation fault" in text and "crash" in text and "rows 0 to 999" in text
+    assert "signal 11 (SIGSEGV)" in text and "Segmentation fault" in text and "crash" in text and "rows 0 to " in text
 
 
 def test_os_exit(s):
@@ -118,14 +115,14 @@ def test_two_megabytes_of_stderr(s):
 
 
 def test_the_wrong_length(s):
-    f = brant.func.batch(lambda x: [1, 2, 3], return_dtype=int)
-    assert "returned 3 values for 1000 rows" in fails(s, f)
+    f = brant.func.batch(lambda x: [1, 2, 3], return_dtype=int, batch_size=50)
+    assert "returned 3 values for 50 rows" in fails(s, f)
 
 
 def test_the_wrong_type(s):
     f = brant.func(lambda x: "seven" if x == 7 else x, return_dtype=int)
     text = fails(s, f)
-    assert "'seven' (str), which is no BIGINT" in text and "row 7" in text
+    assert "'seven' (str), which is no BIGINT" in text and "rows 7 to 7" in text
     f = brant.func.batch(lambda x: x.cast("string"), return_dtype="DATE")
     assert "no DATE" in fails(s, f, "select max({0}(i)) from range(1000) t(i)")
 
@@ -160,7 +157,7 @@ def test_a_leak(s):
         return x
 
     text = fails(s, leak)
-    assert "more than its limit of 286.1 MiB" in text and "option memory" in text
+    assert "more than its limit of 286 MiB" in text and "option memory" in text
 
 
 def test_on_error(s):
@@ -177,77 +174,79 @@ def test_on_error(s):
     assert 0 <= n < 70  # batches with a multiple of ten are NULL as a whole
 
 
-def test_cancel_within_a_second(s):
+def test_cancel_ends_the_process_too(s, tmp_path):
+    folder = str(tmp_path)
+
     @brant.func
     def forever(x: int) -> int:
+        open(os.path.join(folder, str(os.getpid())), "w").close()
         time.sleep(1000)
 
     made = forever._function(None, [])
     made.register(s)
     r = s.execute(f"select sum({made.name}(i)) from range(10) t(i)")
-    threading.Timer(1.5, r.cancel).start()
+    wait_for(lambda: os.listdir(folder), "the function begins")
     begin = time.monotonic()
+    r.cancel()
     with pytest.raises(brant.errors.CancelledError):
         r.arrow()
-    assert time.monotonic() - begin < 6
-    end = time.monotonic() + 10
-    while _processes_of(made.name):
-        assert time.monotonic() < end, "the process goes on"
-        time.sleep(0.05)
+    wait_for(lambda: not any(is_udf(int(pid)) for pid in os.listdir(folder)), "the process is gone")
+    took = time.monotonic() - begin
+    print(f"\ncancelled, and the process ended, in {took:.2f} s")
+    assert took < 5
 
 
-def _processes_of(name):
-    """Processes of functions below this one that are inside a call, by CPU or sleep: those that a cancel must end."""
-    out = []
-    for pid in _descendants(os.getpid()):
-        try:
-            if b"udf_process" in open(f"/proc/{pid}/cmdline", "rb").read() and open(f"/proc/{pid}/wchan").read() in (
-                    "hrtimer_nanosleep", "do_nanosleep", "common_nsleep"):
-                out.append(pid)
-        except OSError:
-            pass
-    return out
+def wait_for(condition, what):
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end, f"never: {what}"
+        time.sleep(0.02)
 
 
-def _descendants(pid):
+def read(pid, name):
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as f:
+            return f.read()
+    except OSError:
+        return b""
+
+
+def is_udf(pid):
+    return b"udf_process" in read(pid, "cmdline")
+
+
+def descendants(pid):
+    parents = {}
+    for p in os.listdir("/proc"):
+        if p.isdigit():
+            stat = read(p, "stat").rpartition(b")")[2].split()
+            if stat:
+                parents.setdefault(int(stat[1]), []).append(int(p))
     out, todo = [], [pid]
     while todo:
-        children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(todo.pop())], stdout=subprocess.PIPE, text=True).stdout.split()
-        out += [int(c) for c in children]
-        todo += [int(c) for c in children]
+        children = parents.get(todo.pop(), [])
+        out += children
+        todo += children
     return out
 
 
 def test_nothing_is_left_of_a_session():
-    with brant.Session(workers=2, threads=1, distribute="always") as s:
-        run(s, "select sum({0}(i))::bigint s from range(1000) t(i)", same)
-        pids = _descendants(os.getpid())
-        assert len([p for p in pids if b"udf_process" in open(f"/proc/{p}/cmdline", "rb").read()]) >= 2
-    mine = [p for p in pids if _is_udf(p)]
-    end = time.monotonic() + 10
-    while [p for p in mine if _is_udf(p)] and time.monotonic() < end:
-        time.sleep(0.02)
-    # those of the module's session live; of this one nothing does
-    assert all(_is_udf(p) is False or p in _descendants(os.getpid()) for p in mine)
-
-
-def _is_udf(pid):
-    try:
-        return b"udf_process" in open(f"/proc/{pid}/cmdline", "rb").read()
-    except OSError:
-        return False
-
-
-def test_a_killed_worker_takes_its_processes_along(s):
+    before = set(descendants(os.getpid()))
     with brant.Session(workers=2, threads=1, distribute="always") as own:
         run(own, "select sum({0}(i))::bigint s from range(1000) t(i)", same)
-        workers = [p for p in _descendants(os.getpid()) if open(f"/proc/{p}/comm").read().startswith("brant-worker")][-2:]
-        under = [p for p in _descendants(workers[0]) if _is_udf(p)]
+        mine = [p for p in descendants(os.getpid()) if p not in before and is_udf(p)]
+        assert len(mine) >= 2
+    wait_for(lambda: not any(is_udf(p) for p in mine), "processes of a closed session are gone")
+
+
+def test_a_killed_worker_takes_its_processes_along():
+    before = set(descendants(os.getpid()))
+    with brant.Session(workers=2, threads=1, distribute="always") as own:
+        run(own, "select sum({0}(i))::bigint s from range(1000) t(i)", same)
+        worker = next(p for p in descendants(os.getpid()) if p not in before and read(p, "comm").startswith(b"brant-worker"))
+        under = [p for p in descendants(worker) if is_udf(p)]
         assert under
-        os.kill(workers[0], signal.SIGKILL)
-        end = time.monotonic() + 10
-        while any(_is_udf(p) for p in under):
-            assert time.monotonic() < end
-            time.sleep(0.02)
-        # and the query goes on elsewhere
+        os.kill(worker, signal.SIGKILL)
+        wait_for(lambda: not any(is_udf(p) for p in under), "processes of a killed worker are gone")
+        # and queries go on elsewhere
         assert run(own, "select sum({0}(i))::bigint s from range(1000) t(i)", same).to_pylist() == [{"s": 499500}]
