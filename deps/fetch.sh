@@ -28,7 +28,7 @@ try() {
   die "failed three times: $*"
 }
 
-apt_build="build-essential cmake ninja-build pkg-config git libnghttp2-dev libuv1-dev libssl-dev libprotobuf-c-dev protobuf-c-compiler libjansson-dev liblz4-dev libzstd-dev libxxhash-dev zlib1g-dev libedit-dev libcmocka-dev python3-venv python3-dev"
+apt_build="build-essential cmake ninja-build pkg-config git libnghttp2-dev libuv1-dev libssl-dev libprotobuf-c-dev protobuf-c-compiler libjansson-dev liblz4-dev libzstd-dev libxxhash-dev zlib1g-dev libcurl4-openssl-dev libedit-dev libcmocka-dev python3-venv python3-dev"
 apt_test="clang llvm libclang-rt-14-dev clang-format nftables iproute2"
 
 apt_need() {

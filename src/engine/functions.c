@@ -40,6 +40,7 @@ br_status br_scalar_register(br_engine *e, const br_scalar *s, br_error *err) {
   duckdb_scalar_function_set_special_handling(f);
   if (s->is_volatile) duckdb_scalar_function_set_volatile(f);
   if (s->init) duckdb_scalar_function_set_init(f, s->init);
+  duckdb_scalar_function_set_extra_info(f, e, NULL);
   duckdb_scalar_function_set_function(f, s->function);
   if (duckdb_register_scalar_function(e->helper, f) != DuckDBSuccess)
     status = br_fail(err, BR_INTERNAL, BR_BLAME_EXECUTOR, "DuckDB did not take the function %s", s->name);
@@ -276,10 +277,14 @@ static const char *const macros[] = {
     "CREATE MACRO memory.main.normalize_text(text, lowercase := true, remove_punctuation := true, "
     "collapse_spaces := true, nfc := true) AS __strip_text(CASE WHEN lowercase THEN lower(CASE WHEN nfc THEN "
     "nfc_normalize(text) ELSE text END) WHEN nfc THEN nfc_normalize(text) ELSE text END, remove_punctuation, "
-    "collapse_spaces)"};
+    "collapse_spaces)",
+    "CREATE MACRO memory.main.url_download(url, on_error := 'raise', timeout_ms := 30000, max_connections := 16, "
+    "retries := 3, max_bytes := 67108864) AS __url_download(url, on_error, timeout_ms, max_connections, retries, "
+    "max_bytes)"};
 
 br_status br_functions_register(br_engine *e, br_error *err) {
   for (size_t i = 0; i < sizeof scalars / sizeof *scalars; i++) BR_TRY(br_scalar_register(e, &scalars[i], err));
+  BR_TRY(br_download_register(e, err));
   for (size_t i = 0; i < sizeof macros / sizeof *macros; i++) {
     duckdb_result r;
     if (duckdb_query(e->helper, macros[i], &r) == DuckDBSuccess) {

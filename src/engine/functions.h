@@ -26,7 +26,8 @@ void br_set_null(duckdb_vector out, idx_t row);
 
 /* minhash, minhash_bands, minhash_similarity, normalize_text: in a new instance. */
 BR_MUST_USE br_status br_functions_register(br_engine *e, br_error *err);
-/* read_warc and warc_cuts; called by it. */
+/* Called by it: read_warc and warc_cuts; __url_download. */
 BR_MUST_USE br_status br_warc_register(br_engine *e, br_error *err);
+BR_MUST_USE br_status br_download_register(br_engine *e, br_error *err);
 
 #endif

@@ -181,9 +181,9 @@ const char *br_e_orders(br_emit *e, const json_t *orders, const br_env *env) {
 /* ---- indeterminate */
 
 static bool draws(const char *name) {
-  static const char *const names[] = {"random",          "setseed",  "uuid",    "gen_random_uuid",
-                                      "uuidv4",          "uuidv7",   "nextval", "currval",
-                                      "clock_timestamp", "pg_sleep", "sleep_ms"};
+  static const char *const names[] = {"random",          "setseed",  "uuid",     "gen_random_uuid",
+                                      "uuidv4",          "uuidv7",   "nextval",  "currval",
+                                      "clock_timestamp", "pg_sleep", "sleep_ms", "__url_download"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (!strcmp(name, names[i])) return true;
   return false;

@@ -26,6 +26,7 @@ static bool volatile_function(const char *name) {
                                       "current_transaction_id",
                                       "current_query_id",
                                       "monotonically_increasing_id",
+                                      "__url_download",
                                       NULL};
   return one_of(name, names);
 }
