@@ -389,6 +389,7 @@ static br_status cut(brant_session *s, br_plan *plan, const char *sql, const br_
                              .two_step_aggregate = s->settings.two_step_aggregate != 0,
                              .run_time_filters = s->settings.filter_bytes > 0};
   br_stages *stages = NULL;
+  o.spread = slots;
   o.functions = br_functions_all(s->functions, &o.n_functions);
   if (calls) BR_TRY(br_plan_steps(plan, o.functions, o.n_functions, err));
   BR_TRY(br_distribute(plan, &o, &stages, err));

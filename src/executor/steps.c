@@ -24,8 +24,9 @@
 #define BR_STEP_QUEUE_LEAST_BYTES (1u << 20)
 #define BR_STEP_UNIT_BYTES (8u << 20)
 #define BR_STEP_UNIT_ROWS 8192u /* without a batch size; fewer while one takes longer than: */
-#define BR_STEP_UNIT_LEAST_ROWS 16u
+#define BR_STEP_UNIT_LEAST_ROWS 1u
 #define BR_STEP_UNIT_US 50000u
+#define BR_STEP_MOST_DOUBLINGS 8u
 #define BR_STEP_UNITS_A_LANE 2u /* in the queue: their size should fit what the last ones took */
 #define BR_STEP_MOST_LANES 256u
 #define BR_STEP_CANCEL_MS 50u /* an interrupt before a statement runs is lost: it comes again */
@@ -71,7 +72,7 @@ struct br_estep {
   done *out, **out_end;
   uint64_t units_bytes, out_bytes, peak_bytes;
   uint64_t made, delivered; /* units */
-  uint32_t n_units;         /* in the queue */
+  uint32_t n_units, idle;   /* in the queue; lanes that wait for one */
   bool sql_ended, stopped;
   double us_per_row; /* of the last unit; 0: none yet */
   br_error error;
@@ -185,8 +186,12 @@ static uint32_t unit_rows(br_estep *s) {
   if (rows) return rows;
   pthread_mutex_lock(&s->lock);
   double us = s->us_per_row;
+  uint64_t made = s->made;
   pthread_mutex_unlock(&s->lock);
-  if (us <= 0) return BR_STEP_UNIT_LEAST_ROWS * 4;
+  if (us <= 0) { /* nobody knows: a row for each lane, then more and more */
+    uint64_t round = made / s->n_lanes;
+    return 1u << (round < BR_STEP_MOST_DOUBLINGS ? round : BR_STEP_MOST_DOUBLINGS);
+  }
   double fit = BR_STEP_UNIT_US / us;
   if (fit > BR_STEP_UNIT_ROWS) return BR_STEP_UNIT_ROWS;
   return fit < BR_STEP_UNIT_LEAST_ROWS ? BR_STEP_UNIT_LEAST_ROWS : (uint32_t)fit;
@@ -197,10 +202,12 @@ static br_status take_unit(br_estep *s, bool wait, unit **out, br_error *err) {
   br_status status = BR_OK;
   *out = NULL;
   pthread_mutex_lock(&s->lock);
+  s->idle += wait;
   while (wait && !s->units && !s->sql_ended && !s->stopped) pthread_cond_wait(&s->changed, &s->lock);
+  s->idle -= wait;
   if (s->stopped) {
     status = stopped(err);
-  } else if (s->units) {
+  } else if (s->units && (wait || s->n_units > s->idle)) { /* a second one only if all lanes have a first */
     *out = s->units;
     s->units = (*out)->next;
     if (!s->units) s->units_end = &s->units;

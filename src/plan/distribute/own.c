@@ -57,13 +57,13 @@ static br_status repartition(br_dist *d, const json_t *marker, uint32_t n, br_dr
 }
 
 /* Parts of the rows in their order, as the tasks have them: each task's rows to the partitions that its share covers. */
-static br_status into_partitions(br_dist *d, uint32_t n, br_drel *r, br_error *err) {
+br_status br_into_partitions(br_dist *d, uint32_t n, br_drel *r, const char *why, br_error *err) {
   br_one_task(r, BR_WHY_CONSTANTS);
   BR_TRY(br_one_branch(d, r, err));
   bool ordered = r->ordered;
   r->ordered = true; /* as they come from the source */
   const char *to = br_arena_printf(d->arena, BR_INTO_PARTITION "%u)", n);
-  BR_TRY(br_exchange_numbered(d, r, to, n, true, "into_partitions", err));
+  BR_TRY(br_exchange_numbered(d, r, to, n, true, why, err));
   r->ordered = ordered;
   return BR_OK;
 }
@@ -82,7 +82,8 @@ static br_status apply(br_dist *d, const json_t *marker, br_drel *r, br_error *e
     return BR_OK;
   }
   BR_TRY(count_of(marker, 1u << 16, &n, err));
-  return !strcmp(name, BR_MARKER_REPARTITION) ? repartition(d, marker, n, r, err) : into_partitions(d, n, r, err);
+  return !strcmp(name, BR_MARKER_REPARTITION) ? repartition(d, marker, n, r, err)
+                                              : br_into_partitions(d, n, r, "into_partitions", err);
 }
 
 br_status br_dist_projection(br_dist *d, const br_node *n, br_drel *out, br_error *err) {

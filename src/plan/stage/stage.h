@@ -111,6 +111,7 @@ typedef struct br_distribute_options {
   double sort_one_task_rows; /* fewer estimated rows: gather and sort in one task; 0: always by ranges */
   bool two_step_aggregate;
   bool run_time_filters;   /* FILTER inputs where a join's other side may be much smaller */
+  uint32_t spread;         /* tasks that few rows of one task are spread over for users' functions; 0, 1: not */
   const br_udf *functions; /* that the plan calls: br_plan_steps has had its turn */
   size_t n_functions;
 } br_distribute_options;
