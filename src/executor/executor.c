@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -192,7 +193,11 @@ static br_status on_setup(br_executor *x, const Brant__Pb__ExecutorSetup *s, br_
                          .temp_dir = spill,
                          .extension_dir = s->extension_dir[0] ? s->extension_dir : NULL};
   br_status status;
-  BR_TRY_GOTO(br_mkdir_p(spill, err));
+  /* Its parent is the worker's to make: one that died meanwhile has no directory any more, and gets none again. */
+  if (mkdir(spill, 0700) != 0 && errno != EEXIST) {
+    status = br_fail_errno(err, errno, BR_BLAME_WORKER, "cannot make directory %s", spill);
+    goto done;
+  }
   BR_TRY_GOTO(br_engine_open(&o, &x->engine, err));
   BR_TRY_GOTO(limit_allocator(x, s->duckdb_memory_bytes, err));
   x->sessions = br_sessions_new(x->engine);

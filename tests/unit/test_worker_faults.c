@@ -387,6 +387,44 @@ static void wrong_command_lines(void **state) {
   coord_close(c);
 }
 
+/* Its worker was killed, and its directory removed by whoever saw that, before the executor read its first message: it must not
+ * make the directory again, which would have no owner. */
+static void setup_of_a_dead_worker(void **state) {
+  coord *c = *state;
+  int pair[2];
+  assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+  char *home = br_asprintf("%s/brant-0123456789abcdef-w1", c->dir), *dir = br_asprintf("%s/e0-1", home);
+  Brant__Pb__ExecutorSetup s = BRANT__PB__EXECUTOR_SETUP__INIT;
+  s.worker = 1, s.threads = 1, s.slots = 1;
+  s.duckdb_memory_bytes = 64u << 20;
+  s.temp_dir = dir;
+  Brant__Pb__ExecutorCommand m = BRANT__PB__EXECUTOR_COMMAND__INIT;
+  m.what_case = BRANT__PB__EXECUTOR_COMMAND__WHAT_SETUP;
+  m.setup = &s;
+  br_buf b = {0};
+  br_pb_pack(&m.base, &b);
+  uint32_t head[2] = {(uint32_t)b.len, 0}; /* net/channel.c: bytes, descriptors */
+  assert_int_equal(write(pair[0], head, sizeof head), sizeof head);
+  assert_int_equal(write(pair[0], b.data, b.len), b.len);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, pair[1], 3);
+  char *argv[] = {(char *)"brant-executor", NULL};
+  pid_t pid;
+  assert_int_equal(posix_spawn(&pid, BRANT_BUILD_DIR "/brant-executor", &actions, NULL, argv, environ), 0);
+  posix_spawn_file_actions_destroy(&actions);
+  c->workers[c->n_workers++] = pid;
+  int status = wait_exit(c, pid); /* our end is open: it goes by itself */
+  assert_true(WIFEXITED(status) && WEXITSTATUS(status) != 0);
+  assert_int_not_equal(access(home, F_OK), 0);
+  close(pair[0]);
+  close(pair[1]);
+  br_buf_free(&b);
+  free(dir);
+  free(home);
+  coord_close(c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(killed_executor_is_replaced),
@@ -403,6 +441,7 @@ int main(void) {
       TEST(garbage_at_the_port),
       TEST(tickets_of_strangers),
       TEST(status_action),
+      TEST(setup_of_a_dead_worker),
       TEST(wrong_command_lines),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
