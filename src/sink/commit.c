@@ -192,7 +192,7 @@ static br_status sync_made(const br_sink *s, br_error *err) {
 br_status br_sink_commit(br_sink *s, br_error *err) {
   br_apply a = {
       .target = s->target, .staging = s->staging, .journal = &s->journal, .step = s->step, .step_arg = s->step_arg};
-  br_error ignored;
+  br_error why;
   BR_TRY(check_files(s, err));
   BR_TRY(check_empty(s, err));
   BR_TRY(list_old(s, err));
@@ -203,7 +203,14 @@ br_status br_sink_commit(br_sink *s, br_error *err) {
   br_status status = br_apply_run(&a, err);
   if (a.died) return status;
   if (status != BR_OK) return back_out(s, &a, err);
-  if (br_apply_mark_done(&a, &ignored) != BR_OK && a.died) return (br_status)(*err = ignored).code;
+  if (br_apply_mark_done(&a, &why) != BR_OK) {
+    if (a.died) return (br_status)(*err = why).code;
+    /* All is in its place. But a removal that dies half-way would leave a journal whose old files are gone: who redoes it would take
+     * new ones of the same names for them. So whoever comes next does it all. */
+    br_log(BR_LOG_WARN, "the commit to %s is done, its staging directory stays until the next one: %s", s->target,
+           why.message);
+    return BR_OK;
+  }
   if (!go_on(s, "remove the staging directory", err)) return (br_status)err->code;
   br_staging_remove(s->staging);
   return BR_OK;

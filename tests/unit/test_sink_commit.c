@@ -337,6 +337,32 @@ static void a_commit_that_fails_is_taken_back(void **state) {
   assert_tree(b, "p=2=a file where a directory should come\n");
 }
 
+static bool no_place_for_the_mark(void *arg, const char *step) {
+  char path[512];
+  if (strcmp(step, "mark the journal as done") != 0) return true;
+  snprintf(path, sizeof path, "%s/" BR_SINK_DONE, br_sink_staging(arg));
+  assert_int_equal(mkdir(path, 0777), 0);
+  return true;
+}
+
+/* The journal stays, so nothing of what it speaks of may go before it. */
+static void a_commit_that_cannot_be_marked_as_done(void **state) {
+  box *b = *state;
+  br_error err;
+  char mark[512];
+  assert_int_equal(mkdir(b->target, 0777), 0);
+  put(b, "old.parquet", "old");
+  put(b, "p=1/old.parquet", "old too");
+  br_sink *s = open_and_stage(b, BR_SINK_OVERWRITE, "1");
+  br_sink_set_step(s, no_place_for_the_mark, s);
+  snprintf(mark, sizeof mark, "%s/" BR_SINK_DONE, br_sink_staging(s));
+  assert_int_equal(br_sink_commit(s, &err), BR_OK);
+  br_sink_free(s);
+  assert_int_equal(rmdir(mark), 0);
+  recover(b, 1, 0);
+  assert_tree(b, NEW_TREE);
+}
+
 /* A writer that wakes up after its query has ended. */
 static void a_zombie_adds_nothing(void **state) {
   box *b = *state;
@@ -421,6 +447,7 @@ int main(void) {
       T(somebody_was_faster),
       T(a_file_that_is_not_as_it_was_written),
       T(killed_at_each_step),
+      T(a_commit_that_cannot_be_marked_as_done),
       T(killed_while_recovering),
       T(files_that_went_after_the_crash),
       T(the_next_writer_recovers),
