@@ -41,6 +41,8 @@ def one_step(rng, df):
         lambda: df.sort("id").offset(rng.randint(0, 9)),
         lambda: df.sort("id", desc=desc).limit(30).offset(rng.randint(0, 3)).limit(20),
         lambda: df.sort("id").limit(rng.randint(5, 40)),
+        lambda: df.sort(a, "id").select("id", **{a: col(b), b: col(a)}).limit(9) if a != b else df,
+        lambda: df.sort(a, "id").with_columns({a: -col(a)}).limit(9),
         lambda: df.distinct(),
         lambda: df.exclude(a) if len(names) > 2 else df,
         lambda: df.group_by("id").agg(col(a).max(), **({} if b.lower() == a.lower() else {b: col(b).min()})),
