@@ -193,7 +193,7 @@ class _Function:
 
     def __init__(self, options, name, return_type, payload, kind):
         self.options, self.return_type, self.payload = options, return_type, payload
-        self.json = json.dumps({"kind": kind, "on_error": options.on_error, "max_concurrency": options.max_concurrency})
+        self.json = json.dumps({"shown": name, "kind": kind, "on_error": options.on_error, "max_concurrency": options.max_concurrency})
         key = repr((return_type, sorted((k, v) for k, v in vars(options).items() if k != "return_dtype"))).encode()
         digest = hashlib.sha256(hashlib.sha256(key).digest() + payload).hexdigest()[:12]
         self.name = re.sub(r"\W+", "_", name).strip("_").lower()[:40] + "_" + digest

@@ -179,7 +179,7 @@ class Process:
             sys.exit(0)
 
     def start(self, setup, payload_fd, status_fd):
-        self.setup, self.name = setup, setup["name"]
+        self.setup, self.name = setup, setup["options"].get("shown", setup["name"])
         self.status = mmap.mmap(status_fd, mmap.PAGESIZE)
         os.close(status_fd)
         STATUS.pack_into(self.status, 0, 0, 0, 0, 0, 0, 1)

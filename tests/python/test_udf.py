@@ -89,7 +89,8 @@ def test_types_through_a_query(s):
     """Of the same value at the top, in a struct and in lists (each type alone: test_udf_process.py)."""
     values = {"b": "true", "i": "1::tinyint", "u": "18446744073709551615::ubigint", "d": "1.25::decimal(10,2)", "s": "'ä'", "x": "'abc'::blob",
               "t": "timestamp '2026-01-02 03:04:05.000006'", "l": "[1, 2]", "m": "map {'k': true}",
-              "v": "interval '3 days'", "g": "'0123456789abcdef0123456789abcdef'::uuid", "a": "[1.5, 2.5]::float[2]", "z": "timestamptz '2026-01-02 03:04:05+00'"}
+              "v": "interval '3 days'", "g": "'0123456789abcdef0123456789abcdef'::uuid", "a": "[1.5, 2.5]::float[2]",
+              "z": "timestamptz '2026-01-02 03:04:05+00'"}
     struct = "STRUCT(b BOOLEAN, i TINYINT, u UBIGINT, d DECIMAL(10,2), s VARCHAR, x BLOB, t TIMESTAMP, l INTEGER[], m MAP(VARCHAR, BOOLEAN), " \
              "v INTERVAL, g UUID, a FLOAT[2], z TIMESTAMPTZ)"
     row = brant.func(lambda x: x, return_dtype=struct)
@@ -97,7 +98,8 @@ def test_types_through_a_query(s):
     huge = brant.func(lambda x: None if x is None else x * 10 + 1, return_dtype="HUGEINT")
     value = "{" + ", ".join(f"'{k}': {v}" for k, v in values.items()) + "}"
     got = run(s, "select {0}(v) is not distinct from v as a, {1}(v) is not distinct from v as b, {2}(h)::varchar as h from "
-              f"(select {value} as v, case i when 1 then null else 123456789012345678901234::hugeint end h from range(2) t(i))", row, batch, huge).to_pylist()
+              f"(select {value} as v, case i when 1 then null else 123456789012345678901234::hugeint end h from range(2) t(i))",
+              row, batch, huge).to_pylist()
     assert got == [{"a": True, "b": True, "h": "1234567890123456789012341"}, {"a": True, "b": True, "h": None}]
 
 
@@ -108,7 +110,7 @@ def test_dataframe_and_constants(s):
 
     brant.session._default = s
     try:
-        df = brant.range(5).select(plus_one(col("range")).alias("n") if "range" in brant.range(1).columns else plus_one(col("id")).alias("n"))
+        df = brant.from_pydict({"i": list(range(5))}).select(plus_one(col("i")).alias("n"))
         out = df.with_column("t", pick(col("n"), {1: "one"}, otherwise="more")).sort("n").to_pydict()
         assert out == {"n": [1, 2, 3, 4, 5], "t": ["one", "more", "more", "more", "more"]}
         assert df.where(plus_one(col("n")) > 4).count_rows() == 2
@@ -117,8 +119,8 @@ def test_dataframe_and_constants(s):
         def letters(n: int) -> typing.Iterator[str]:
             yield from "abc"[:n]
 
-        got = df.limit(2).select("n", letters(col("n")).alias("l")).sort(["n", "l"]).to_pydict()
-        assert got in ({"n": [1, 2, 2], "l": ["a", "a", "b"]},) or len(got["l"]) == sum(min(n, 3) for n in set(got["n"]))
+        got = df.where(col("n") <= 2).select("n", letters(col("n")).alias("l")).sort(["n", "l"]).to_pydict()
+        assert got == {"n": [1, 2, 2], "l": ["a", "a", "b"]}
     finally:
         brant.session._default = None
 

@@ -176,8 +176,10 @@ U = uuid.UUID("0123456789abcdef0123456789abcdef")
 TYPES = [
     (pa.bool_(), [True, None]), (pa.bool8(), [True, None, False]), (pa.int8(), [1, -1]), (pa.uint64(), [2**64 - 1]), (pa.float32(), [0.5, None]),
     (pa.float64(), [float("inf"), 1.0]), (pa.string(), ["ä", ""]), (pa.binary(), [b"\0x"]), (pa.date32(), [datetime.date(2026, 1, 2)]),
-    (pa.timestamp("us"), [datetime.datetime(2026, 1, 2, 3, 4, 5, 6)]), (pa.timestamp("us", "UTC"), [datetime.datetime(2026, 1, 2, tzinfo=datetime.timezone.utc)]),
-    (pa.time64("us"), [datetime.time(1, 2, 3)]), (pa.decimal128(10, 2), [decimal.Decimal("1.25")]), (pa.month_day_nano_interval(), [pa.MonthDayNano([1, 2, 3])]),
+    (pa.timestamp("us"), [datetime.datetime(2026, 1, 2, 3, 4, 5, 6)]),
+    (pa.timestamp("us", "UTC"), [datetime.datetime(2026, 1, 2, tzinfo=datetime.timezone.utc)]),
+    (pa.time64("us"), [datetime.time(1, 2, 3)]), (pa.decimal128(10, 2), [decimal.Decimal("1.25")]),
+    (pa.month_day_nano_interval(), [pa.MonthDayNano([1, 2, 3])]),
     (pa.list_(pa.int32()), [[1, 2], None, []]), (pa.list_(pa.bool8()), [[True, None]]), (pa.list_(pa.float32(), 2), [[1.0, 2.0]]),
     (pa.struct([("a", pa.int64()), ("b", pa.bool8()), ("u", pa.uuid())]), [{"a": 1, "b": None, "u": U}, {"a": 1, "b": True, "u": None}]),
     (pa.map_(pa.string(), pa.bool8()), [[("a", True)]]), (pa.uuid(), [U, None]), (pa.list_(pa.uuid()), [[U, None], None])]
