@@ -52,6 +52,20 @@ static void on_lost(void *arg, const br_worker *w, bool expelled) {
   br_loop_post(d->loop, handle_lost, m);
 }
 
+static void count_steps(br_stage_run *r, const Brant__Pb__TaskStats *s) {
+  if (r->plan->n_steps == 0 || s->n_steps == 0) return;
+  if (r->steps == NULL) r->steps = br_calloc(r->plan->n_steps, sizeof *r->steps);
+  for (size_t i = 0; i < s->n_steps; i++) {
+    size_t at = 0;
+    while (at < r->plan->n_steps && r->plan->steps[at].number != s->steps[i]->number) at++;
+    if (at == r->plan->n_steps) continue;
+    br_step_run *to = &r->steps[at];
+    to->rows += s->steps[i]->rows, to->bytes += s->steps[i]->bytes, to->batches += s->steps[i]->batches;
+    to->wait_us += s->steps[i]->wait_us, to->retries += s->steps[i]->retries;
+    if (s->steps[i]->peak_bytes > to->peak_bytes) to->peak_bytes = s->steps[i]->peak_bytes;
+  }
+}
+
 static void count_done(br_driver *d, br_query *q, const br_attempt_id *id, const Brant__Pb__TaskStats *s) {
   if (id->stage >= q->n_runs || id->task >= q->runs[id->stage].n_tasks || s == NULL) return;
   pthread_mutex_lock(&q->lock);
@@ -59,6 +73,7 @@ static void count_done(br_driver *d, br_query *q, const br_attempt_id *id, const
   br_task_run *t = &r->tasks[id->task];
   r->cpu_us += s->cpu_us;
   r->spill_bytes += s->spill_bytes;
+  count_steps(r, s);
   if (s->peak_memory_bytes > r->peak_memory_bytes) r->peak_memory_bytes = s->peak_memory_bytes;
   t->why = BR_AGAIN_NOT;
   if (!t->done) { /* a task that runs again makes the same rows: counted once */

@@ -56,6 +56,25 @@ static void print_measured(br_query *q, br_buf *out) {
   }
 }
 
+/* Calls of users' functions. The time is that of all tasks together, waiting for results. */
+static void print_steps(const br_query *q, br_buf *out) {
+  for (size_t i = q->n_runs; i-- > 0;) {
+    const br_stage_run *r = &q->runs[i];
+    for (size_t k = 0; r->steps != NULL && k < r->plan->n_steps; k++) {
+      const br_step_run *s = &r->steps[k];
+      char bytes[16], peak[16];
+      br_format_bytes(s->bytes, bytes);
+      br_format_bytes(s->peak_bytes, peak);
+      br_buf_printf(
+          out, "stage %zu, input(%u): %s() over %llu rows (%s) in %llu batches, waited %.3f s, at most %s in queues", i,
+          r->plan->steps[k].number, r->plan->steps[k].calls[0].name, (unsigned long long)s->rows, bytes,
+          (unsigned long long)s->batches, (double)s->wait_us * 1e-6, peak);
+      if (s->retries > 0) br_buf_printf(out, ", %llu processes replaced", (unsigned long long)s->retries);
+      br_buf_char(out, '\n');
+    }
+  }
+}
+
 /* What ran more than once, and why: nothing where nothing did. */
 static void print_again(br_query *q, br_buf *out) {
   for (size_t i = q->n_runs; i-- > 0;) {
@@ -140,6 +159,7 @@ static char *as_text(br_query *q, bool analyzed) {
   br_stages_print(&stages, &b);
   if (analyzed) {
     print_measured(q, &b);
+    print_steps(q, &b);
     print_again(q, &b);
   }
   br_arena_free(arena);

@@ -38,6 +38,7 @@ static void free_run(br_stage_run *r) {
   free_strings(r->whole_sql, r->plan ? r->plan->n_scans : 0);
   free(r->tasks);
   free(r->partition_rows);
+  free(r->steps);
 }
 
 void br_query_unref(br_query *q) {

@@ -35,6 +35,12 @@ typedef struct br_task_run {
   uint64_t rows_out, bytes_out, wall_us;
 } br_task_run;
 
+/* What a step of a stage did, in all its tasks. */
+typedef struct br_step_run {
+  uint64_t rows, bytes, batches, wait_us, retries;
+  uint64_t peak_bytes; /* in the queues of one task */
+} br_step_run;
+
 typedef struct br_stage_run {
   const br_stage *plan;
   uint32_t n_tasks;
@@ -43,6 +49,7 @@ typedef struct br_stage_run {
   uint64_t split_rows;      /* of all splits */
   br_task_run *tasks;       /* [n_tasks] */
   uint64_t *partition_rows; /* [partitions] exact rows of the output */
+  br_step_run *steps;       /* [plan->n_steps]; NULL: nothing was measured yet */
   uint32_t started, done;   /* started: attempts */
   uint32_t retries, seconds, cancelled, outputs_lost,
       made_again; /* attempts, and outputs that died while needed or not */

@@ -164,6 +164,8 @@ def test_explain(data):
         text = s.explain(named(s, f"select $twice(i + 1), s from '{data}'"))
         assert "in processes, over" in text and "twice_" in text
         assert ", indeterminate" not in text
+        text = s.explain(named(s, f"select sum($twice(i)) from '{data}'"), analyze=True)
+        assert f"() over {N} rows" in text and "in queues" in text
         assert ", indeterminate" in s.explain(named(s, f"select $no_arguments() from '{data}'"))
 
 
