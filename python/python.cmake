@@ -8,7 +8,7 @@ if(NOT Python3_Development.Module_FOUND AND EXISTS /usr/bin/python3 AND NOT Pyth
   find_package(Python3 COMPONENTS Interpreter Development.Module QUIET)
 endif()
 if(Python3_Development.Module_FOUND)
-  add_library(brant_native MODULE ${CMAKE_SOURCE_DIR}/python/brant/_native.c)
+  add_library(brant_native MODULE ${CMAKE_SOURCE_DIR}/python/brant/_native.c ${CMAKE_SOURCE_DIR}/python/brant/_read.c)
   target_include_directories(brant_native SYSTEM PRIVATE ${Python3_INCLUDE_DIRS})
   target_compile_options(brant_native PRIVATE ${BR_WARN})
   target_link_libraries(brant_native PRIVATE libbrant)

@@ -21,6 +21,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "_read.h"
 #include "brant.h"
 
 #define SIGNAL_CHECK_MS 50
@@ -568,6 +569,8 @@ static PyObject *version(PyObject *module, PyObject *unused) {
 }
 
 static PyMethodDef module_methods[] = {
+    {"read_columns", brant_read_columns, METH_O,
+     "read_columns(capsule) -> (names, formats, lists of values), or None, unread, if a type is not simple."},
     {"split", split_script, METH_VARARGS, "split(script) -> list: its statements, cut at semicolons."},
     {"version", version, METH_NOARGS, "version() -> str"},
     {"set_error_type", set_error_type, METH_O,

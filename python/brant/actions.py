@@ -45,7 +45,8 @@ class Actions:
     def _preview(self, n=SHOWN_ROWS):
         if self._table is not None:
             return display.Preview(self._table.slice(0, n), self._types(self._table), self._table.num_rows)
-        rows = self.limit(n + 1).to_arrow()
+        from brant import rows as reading
+        rows = reading.read(self.limit(n + 1)._run())
         return display.Preview(rows.slice(0, n), self._types(rows), rows.num_rows if rows.num_rows <= n else None)
 
     def _types(self, table):
@@ -53,7 +54,7 @@ class Actions:
         known = self._node.known_types()
         if known is not None:
             return known
-        return [_shown_type(f.type) for f in table.schema]
+        return table.types if hasattr(table, "types") else [_shown_type(f.type) for f in table.schema]
 
     def __repr__(self):
         return str(self._preview()) if self._table is not None else display.schema_text(self.schema)

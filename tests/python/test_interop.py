@@ -39,7 +39,6 @@ TYPES = {
     "timestamp_ns": "(timestamp '2020-01-01 00:00:00.25' + to_days(i::int))::timestamp_ns",
     "timestamptz": "timestamptz '2020-03-29 00:30:00+00' + to_hours(i)",
     "interval": "to_months(i::int) + to_days(3) + to_seconds(i)",
-    "uuid": "'00000000-0000-0000-0000-0000000000' || lpad(i::varchar, 2, '0')",
     "enum": "(case i % 2 when 0 then 'even' else 'odd' end)::enum('odd', 'even', 'never')",
     "list": "case when i = 4 then [] else [i, null, i + 1] end",
     "list_of_lists": "[[i], [], null]",
@@ -292,3 +291,51 @@ def test_an_error_on_the_way_reaches_other_libraries(session):
             read(session.execute(sql))
     with pytest.raises(brant.errors.ExecutionError, match="(?i)convert"):
         session.execute(sql).arrow()
+
+
+# ---- the few rows of a show(), read without pyarrow
+
+SIMPLE = {"bool", "tinyint", "smallint", "integer", "bigint", "utinyint", "ubigint", "float", "double", "decimal4", "decimal18", "decimal38",
+          "hugeint", "varchar", "enum", "date", "timestamp", "timestamptz"}
+
+
+@pytest.mark.parametrize("nulls", [False, True], ids=["full", "nulls"])
+@pytest.mark.parametrize("name", TYPES)
+def test_small_results_are_the_same_without_pyarrow(session, name, nulls):
+    if name == "array" and nulls:
+        pytest.skip("DuckDB has no CASE over arrays")
+    from brant import rows
+    sql = _query(TYPES[name], nulls)
+    session.set("TimeZone", "Europe/Berlin")
+    try:
+        got, want = rows.read(session.execute(sql)), session.execute(sql).arrow()
+    finally:
+        session.set("TimeZone", "UTC")
+    assert isinstance(got, rows.Rows) == (name in SIMPLE)
+    assert (got.num_rows, got.num_columns, list(got.column_names)) == (6, 2, ["i", "v"])
+    assert _same(got.columns[1].to_pylist(), want["v"].to_pylist())
+    assert _same(got.slice(2, 3).columns[0].to_pylist(), [2, 3, 4])
+
+
+def test_small_results_beyond_pythons_dates_and_errors(session):
+    from brant import rows
+    got = rows.read(session.execute("select 'infinity'::date as a, '-infinity'::timestamp as b, null as c, 'ü' as d"))
+    assert [c.to_pylist() for c in got.columns] == [["(after year 9999)"], ["(before year 1)"], [None], ["ü"]]
+    assert got.types == ["DATE", "TIMESTAMP", '"NULL"', "VARCHAR"] or got.types[2] == "INTEGER"
+    assert rows.read(session.execute("select 1 as a where false")).num_rows == 0
+    with pytest.raises(brant.errors.ExecutionError, match="(?i)convert"):
+        rows.read(session.execute("select cast('x' || i as int) as v from range(10) t(i)"))
+
+
+def test_a_show_imports_no_pyarrow(tmp_path):
+    """From a cold process to a table of a small file: what takes time is not loaded."""
+    import os
+    import subprocess
+    import sys
+    path = str(tmp_path / "small.parquet")
+    duckdb.sql(f"copy (select i, 'x' || i as s, i / 2 as h, date '2020-01-01' + i::int as d from range(100) t(i)) to '{path}'")
+    tree = os.path.dirname(os.path.dirname(os.path.abspath(brant.__file__)))
+    code = (f"import sys; sys.path.insert(0, {tree!r}); import brant; assert not [m for m in sys.modules if m.startswith('brant.')]; "
+            f"brant.read_parquet({path!r}).show(); assert 'pyarrow' not in sys.modules and 'pandas' not in sys.modules")
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert out.returncode == 0 and "2020-01-02" in out.stdout, out.stdout + out.stderr
