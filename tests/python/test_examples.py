@@ -44,3 +44,31 @@ def test_dedup_components_are_those_of_the_graph(session, tmp_path):
     labels = example("dedup").components(session, f"'{tmp_path}/pairs.parquet'", tmp_path)
     got = session.execute(f"SELECT id, label FROM {labels}").arrow().to_pylist()
     assert {r["id"]: r["label"] for r in got} == want and len(got) == len(want)
+
+
+def archive(path):
+    """English pages, others, short ones, one whose bytes are no UTF-8, and one damaged member."""
+    import gzip
+    english = "The quick brown fox and the lazy dog are in the house that was for sale by the river. " * 10
+    texts = [english] * 20 + ["Der Hund und die Katze gehen in den Wald hinein. " * 10] * 5 + ["the short page"] * 5
+    pages = [f"<html><head><title>x</title></head><body><script>var a = 1;</script><p>{t}</p>&amp;</body></html>".encode() for t in texts] + [b"<p>\xff\xfe</p>"]
+    members = []
+    for i, page in enumerate(pages):
+        body = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n\r\n" + page
+        members.append(gzip.compress((f"WARC/1.0\r\nWARC-Type: response\r\nWARC-Record-ID: <{i}>\r\nWARC-Date: 2024-01-01T00:00:00Z\r\n"
+                                      f"WARC-Target-URI: http://example.org/{i}\r\nContent-Type: application/http; msgtype=response\r\n"
+                                      f"Content-Length: {len(body)}\r\n\r\n").encode() + body + b"\r\n\r\n"))
+    damaged = bytearray(members[0])
+    damaged[len(damaged) // 2] ^= 0xFF
+    path.write_bytes(b"".join(members[:10]) + bytes(damaged) + b"".join(members[10:]))
+
+
+def test_warc_to_text(session, tmp_path):
+    archive(tmp_path / "a.warc.gz")
+    module = example("warc_to_text")
+    files = str(tmp_path / "*.warc.gz")
+    kept, words = module.run(session, files, tmp_path / "text")
+    assert kept == 20 and words == 20 * 19 * 10
+    assert module.counts(session, files) == {"records": 31, "pages": 30, "long": 25, "english": 20}
+    text = session.execute(f"SELECT text FROM '{tmp_path}/text/*.parquet' LIMIT 1").arrow()["text"][0].as_py()
+    assert text.startswith("The quick brown fox") and "var a" not in text and "<" not in text and text.endswith("&")
