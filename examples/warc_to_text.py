@@ -6,7 +6,8 @@
     python examples/warc_to_text.py --files 'crawl/*.warc.gz' --out text/
     python examples/warc_to_text.py --copies 200        # larger: each page again under another name, its words shuffled
 
-Prints how many pages each filter leaves, and the seconds. The result is OUT/*.parquet: url, date, words, english, text.
+Prints how many pages each filter leaves, and the seconds. The result is OUT/*.parquet: url, date, words, english,
+text; all pages with their text are in OUT-pages.
 """
 import argparse
 import gzip
@@ -83,16 +84,18 @@ def measured_sql(pages):
 
 
 def run(session, files, out):
+    """(documents kept, their words). The text of the pages is written first: the filters would make it again for each condition."""
     good = f"words >= {LEAST_WORDS} AND english >= {LEAST_ENGLISH} AND bytes_a_word <= {LONGEST_WORD}"
-    measured = measured_sql(pages_sql(files))
+    session.execute(f"COPY ({pages_sql(files)}) TO '{out}-pages/' (FORMAT parquet)").arrow()
+    measured = measured_sql(f"SELECT * FROM '{out}-pages/*.parquet'")
     session.execute(f"COPY (SELECT url, date, words, english, text FROM ({measured}) WHERE {good}) TO '{out}/' (FORMAT parquet)").arrow()
     kept, words = (c[0].as_py() for c in session.execute(f"SELECT count(*)::BIGINT AS n, coalesce(sum(words), 0)::BIGINT AS w FROM '{out}/*.parquet'").arrow().columns)
     return kept, words
 
 
-def counts(session, files):
-    """How many records, pages, long enough, English, of plain words."""
-    measured = measured_sql(pages_sql(files))
+def counts(session, files, out):
+    """How many records, pages, long enough, English."""
+    measured = measured_sql(f"SELECT * FROM '{out}-pages/*.parquet'")
     records = session.execute(f"SELECT count(*)::BIGINT AS n FROM read_warc({literal(files)}, on_error := 'skip')").arrow()["n"][0].as_py()
     row = session.execute(f"SELECT count(*)::BIGINT AS pages, count(*) FILTER (words >= {LEAST_WORDS})::BIGINT AS long, "
                           f"count(*) FILTER (words >= {LEAST_WORDS} AND english >= {LEAST_ENGLISH})::BIGINT AS english FROM ({measured})").arrow().to_pylist()[0]
@@ -119,7 +122,7 @@ def main(arguments=None):
             started = time.monotonic()
             kept, words = run(session, files, out)
             seconds = time.monotonic() - started
-            for name, n in counts(session, files).items():
+            for name, n in counts(session, files, out).items():
                 print(f"{name:10s}{n:10d}")
             print(f"{'kept':10s}{kept:10d}   {words} words; {size / 1e6:.1f} MB of archives in {seconds:.1f} s")
     finally:

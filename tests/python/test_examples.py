@@ -69,6 +69,6 @@ def test_warc_to_text(session, tmp_path):
     files = str(tmp_path / "*.warc.gz")
     kept, words = module.run(session, files, tmp_path / "text")
     assert kept == 20 and words == 20 * 19 * 10
-    assert module.counts(session, files) == {"records": 31, "pages": 30, "long": 25, "english": 20}
+    assert module.counts(session, files, tmp_path / "text") == {"records": 31, "pages": 30, "long": 25, "english": 20}
     text = session.execute(f"SELECT text FROM '{tmp_path}/text/*.parquet' LIMIT 1").arrow()["text"][0].as_py()
     assert text.startswith("The quick brown fox") and "var a" not in text and "<" not in text and text.endswith("&")
