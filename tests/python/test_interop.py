@@ -95,7 +95,8 @@ def test_types(engine, name, nulls):
     assert _same(got["v"].to_pylist(), want["v"].to_pylist())
     assert got["v"].null_count == want["v"].null_count
     if name != "enum":  # which integers index it is nobody's business
-        assert got.schema.field("v").type.equals(want.schema.field("v").type), (got.schema.field("v").type, want.schema.field("v").type)
+        got_type, want_type = got.schema.field("v").type, want.schema.field("v").type
+        assert got_type.equals(want_type), (got_type, want_type)
 
 
 def test_columns_of_nulls_only(engine):
