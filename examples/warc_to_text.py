@@ -79,7 +79,8 @@ def measured_sql(pages):
     """Words, the share of the commonest English ones, the length of a word."""
     words = "string_split(normalize_text(text), ' ')"
     common = "[" + ", ".join(map(literal, ENGLISH)) + "]"
-    return (f"SELECT url, date, text, len(w)::BIGINT AS words, len(list_filter(w, lambda x: list_contains({common}, x))) / greatest(len(w), 1) AS english, "
+    return (f"SELECT url, date, text, len(w)::BIGINT AS words, "
+            f"len(list_filter(w, lambda x: list_contains({common}, x))) / greatest(len(w), 1) AS english, "
             f"strlen(text) / greatest(len(w), 1) AS bytes_a_word FROM (SELECT *, {words} AS w FROM ({pages}))")
 
 
@@ -88,17 +89,20 @@ def run(session, files, out):
     good = f"words >= {LEAST_WORDS} AND english >= {LEAST_ENGLISH} AND bytes_a_word <= {LONGEST_WORD}"
     session.execute(f"COPY ({pages_sql(files)}) TO '{out}-pages/' (FORMAT parquet)").arrow()
     measured = measured_sql(f"SELECT * FROM '{out}-pages/*.parquet'")
-    session.execute(f"COPY (SELECT url, date, words, english, text FROM ({measured}) WHERE {good}) TO '{out}/' (FORMAT parquet)").arrow()
-    kept, words = (c[0].as_py() for c in session.execute(f"SELECT count(*)::BIGINT AS n, coalesce(sum(words), 0)::BIGINT AS w FROM '{out}/*.parquet'").arrow().columns)
-    return kept, words
+    session.execute(f"COPY (SELECT url, date, words, english, text FROM ({measured}) WHERE {good}) "
+                    f"TO '{out}/' (FORMAT parquet)").arrow()
+    result = session.execute(f"SELECT count(*)::BIGINT AS n, coalesce(sum(words), 0)::BIGINT AS w FROM '{out}/*.parquet'").arrow()
+    return tuple(c[0].as_py() for c in result.columns)
 
 
 def counts(session, files, out):
     """How many records, pages, long enough, English."""
     measured = measured_sql(f"SELECT * FROM '{out}-pages/*.parquet'")
     records = session.execute(f"SELECT count(*)::BIGINT AS n FROM read_warc({literal(files)}, on_error := 'skip')").arrow()["n"][0].as_py()
-    row = session.execute(f"SELECT count(*)::BIGINT AS pages, count(*) FILTER (words >= {LEAST_WORDS})::BIGINT AS long, "
-                          f"count(*) FILTER (words >= {LEAST_WORDS} AND english >= {LEAST_ENGLISH})::BIGINT AS english FROM ({measured})").arrow().to_pylist()[0]
+    row = session.execute(f"SELECT count(*)::BIGINT AS pages, "
+                          f"count(*) FILTER (words >= {LEAST_WORDS})::BIGINT AS long, "
+                          f"count(*) FILTER (words >= {LEAST_WORDS} AND english >= {LEAST_ENGLISH})::BIGINT AS english "
+                          f"FROM ({measured})").arrow().to_pylist()[0]
     return {"records": records, **row}
 
 

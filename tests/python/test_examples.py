@@ -28,9 +28,11 @@ def test_dedup_components_are_those_of_the_graph(session, tmp_path):
     import pyarrow as pa
     import pyarrow.parquet as pq
     draw = random.Random(3)
-    edges = [(i, i + 1) for i in range(0, 60)] + [(100 + i, 100) for i in range(1, 20)] + [(draw.randrange(200, 300), draw.randrange(200, 300)) for _ in range(60)]
+    edges = [(i, i + 1) for i in range(0, 60)] + [(100 + i, 100) for i in range(1, 20)]
+    edges += [(draw.randrange(200, 300), draw.randrange(200, 300)) for _ in range(60)]
     edges = sorted({(min(e), max(e)) for e in edges if e[0] != e[1]})
-    pq.write_table(pa.table({"a": pa.array([a for a, _ in edges], pa.int64()), "b": pa.array([b for _, b in edges], pa.int64())}), tmp_path / "pairs.parquet")
+    table = pa.table({"a": pa.array([a for a, _ in edges], pa.int64()), "b": pa.array([b for _, b in edges], pa.int64())})
+    pq.write_table(table, tmp_path / "pairs.parquet")
     want = {}
     for a, b in edges:
         want.setdefault(a, a), want.setdefault(b, b)
@@ -50,8 +52,10 @@ def archive(path):
     """English pages, others, short ones, one whose bytes are no UTF-8, and one damaged member."""
     import gzip
     english = "The quick brown fox and the lazy dog are in the house that was for sale by the river. " * 10
-    texts = [english] * 20 + ["Der Hund und die Katze gehen in den Wald hinein. " * 10] * 5 + ["the short page"] * 5
-    pages = [f"<html><head><title>x</title></head><body><script>var a = 1;</script><p>{t}</p>&amp;</body></html>".encode() for t in texts] + [b"<p>\xff\xfe</p>"]
+    texts = [english] * 20
+    texts += ["Der Hund und die Katze gehen in den Wald hinein. " * 10] * 5 + ["the short page"] * 5
+    pages = [f"<html><head><title>x</title></head><body><script>var a = 1;</script><p>{t}</p>&amp;</body></html>".encode() for t in texts]
+    pages.append(b"<p>\xff\xfe</p>")
     members = []
     for i, page in enumerate(pages):
         body = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n\r\n" + page

@@ -62,7 +62,8 @@ def one(session, path, columns, tail=""):
     return rows(session, f"SELECT {columns} FROM read_warc('{path}') {tail}")
 
 
-SUM = "count(*)::BIGINT, count(DISTINCT record_id)::BIGINT, sum(hash(content) % 1000003)::BIGINT, sum(octet_length(payload))::BIGINT, sum(\"offset\" % 1009)::BIGINT"
+SUM = "count(*)::BIGINT, count(DISTINCT record_id)::BIGINT, " \
+      "sum(hash(content) % 1000003)::BIGINT, sum(octet_length(payload))::BIGINT, sum(\"offset\" % 1009)::BIGINT"
 
 
 @pytest.mark.parametrize("kind", ["gz*.warc.gz", "plain*.warc"])
