@@ -158,6 +158,19 @@ BRANT_API void brant_query_cancel(brant_query *query);
 /* The first error of the query: returns its code and fills *err; 0 when there is none (yet). Any thread. */
 BRANT_API int brant_query_error(brant_query *query, brant_error *err);
 
+/* ---- tables of the session that are neither files nor DuckDB's */
+
+/* The rows of an Arrow C stream become the table `name` of this session, for SQL as `name` or dataset('name'). The stream is read
+ * to its end during the call, and released in any case. What does not fit into dataset_bytes of memory goes to temp_dir. Queries in
+ * this process read it in place, workers from this process. */
+BRANT_API int brant_register_arrow(brant_session *session, const char *name, struct ArrowArrayStream *stream,
+                                   brant_error *err);
+/* Wait for the query, and keep its result where it is as the table `name`: on the workers, if it ran there. What a lost worker had is
+ * computed again when it is read. The query can be freed; its result can't be read as a stream any more. */
+BRANT_API int brant_query_persist(brant_query *query, const char *name, brant_error *err);
+/* Forget such a table. Queries that read it go on, if it was given by the caller. brant_close forgets all. */
+BRANT_API int brant_drop_table(brant_session *session, const char *name, brant_error *err);
+
 typedef struct brant_stats {
   size_t size; /* set to sizeof(brant_stats) before the call */
   uint32_t stages, stages_done, tasks, tasks_done, tasks_running;

@@ -362,6 +362,90 @@ static PyObject *session_drop_function(PyObject *self, PyObject *args) {
   Py_RETURN_NONE;
 }
 
+/* ---- tables from Arrow */
+
+typedef struct given_table {
+  session_object *s;
+  brant_query *query; /* of persist */
+  const char *name;
+  struct ArrowArrayStream stream;
+} given_table;
+
+static int do_register(void *arg, brant_error *err) {
+  given_table *t = arg;
+  pthread_mutex_lock(&t->s->lock);
+  int status = brant_register_arrow(t->s->session, t->name, &t->stream, err);
+  pthread_mutex_unlock(&t->s->lock);
+  return status;
+}
+
+static int do_persist(void *arg, brant_error *err) {
+  given_table *t = arg;
+  pthread_mutex_lock(&t->s->lock);
+  int status = t->s->session ? brant_query_persist(t->query, t->name, err) : 0;
+  pthread_mutex_unlock(&t->s->lock);
+  return status;
+}
+
+static void stop_register(void *arg) { brant_interrupt(((given_table *)arg)->s->session); }
+static void stop_persist(void *arg) { brant_query_cancel(((given_table *)arg)->query); }
+
+static PyObject *wait_for_table(given_table *t, int (*work)(void *, brant_error *), void (*stop)(void *)) {
+  job j = {.work = work, .stop = stop, .arg = t};
+  bool signalled;
+  int status;
+  Py_BEGIN_ALLOW_THREADS status = run_waiting(&j, &signalled);
+  Py_END_ALLOW_THREADS if (signalled) return NULL;
+  if (status != 0) return raise_error(&j.err);
+  Py_RETURN_NONE;
+}
+
+static PyObject *session_register_arrow(PyObject *self, PyObject *args) {
+  given_table t = {.s = (session_object *)self};
+  PyObject *data, *capsule;
+  if (!PyArg_ParseTuple(args, "sO", &t.name, &data) || !opened(t.s)) return NULL;
+  if (PyCapsule_IsValid(data, "arrow_array_stream")) {
+    Py_INCREF(data);
+    capsule = data;
+  } else {
+    capsule = PyObject_CallMethod(data, "__arrow_c_stream__", NULL);
+    if (capsule == NULL) return NULL;
+  }
+  struct ArrowArrayStream *from = PyCapsule_GetPointer(capsule, "arrow_array_stream");
+  if (from != NULL && from->release == NULL) {
+    PyErr_SetString(PyExc_ValueError, "this Arrow stream was taken already");
+    from = NULL;
+  }
+  if (from == NULL) {
+    Py_DECREF(capsule);
+    return NULL;
+  }
+  t.stream = *from; /* moved: the capsule has nothing to release any more */
+  from->release = NULL;
+  Py_DECREF(capsule);
+  return wait_for_table(&t, do_register, stop_register);
+}
+
+static PyObject *session_drop_table(PyObject *self, PyObject *args) {
+  session_object *s = (session_object *)self;
+  const char *name;
+  brant_error err;
+  int status;
+  if (!PyArg_ParseTuple(args, "s", &name) || !opened(s)) return NULL;
+  Py_BEGIN_ALLOW_THREADS pthread_mutex_lock(&s->lock);
+  status = brant_drop_table(s->session, name, &err);
+  pthread_mutex_unlock(&s->lock);
+  Py_END_ALLOW_THREADS if (status != 0) return raise_error(&err);
+  Py_RETURN_NONE;
+}
+
+static PyObject *query_persist(PyObject *self, PyObject *args) {
+  query_object *q = (query_object *)self;
+  given_table t = {.s = q->session, .query = q->query};
+  if (!PyArg_ParseTuple(args, "s", &t.name) || !opened(t.s)) return NULL;
+  return wait_for_table(&t, do_persist, stop_persist);
+}
+
 static PyMethodDef session_methods[] = {
     {"set", session_set, METH_VARARGS,
      "set(name, value): a setting of brant (docs/settings.md) or of DuckDB, as text."},
@@ -373,6 +457,11 @@ static PyMethodDef session_methods[] = {
     {"register_function", (PyCFunction)(void (*)(void))session_register_function, METH_VARARGS | METH_KEYWORDS,
      "register_function(name, return_type, payload, **options): a function of the user's, for SQL (include/brant.h)."},
     {"drop_function", session_drop_function, METH_VARARGS, "drop_function(name): new queries don't know it any more."},
+    {"register_arrow", session_register_arrow, METH_VARARGS,
+     "register_arrow(name, data): what data's __arrow_c_stream__ (or such a capsule) gives becomes a table of the "
+     "session."},
+    {"drop_table", session_drop_table, METH_VARARGS,
+     "drop_table(name): forget a table that was registered or persisted."},
     {"interrupt", session_interrupt, METH_NOARGS, "interrupt(): stop the submit or explain under way. Any thread."},
     {"close", session_close, METH_NOARGS, "close(): cancel what runs, end the local workers, remove their files."},
     {NULL, NULL, 0, NULL}};
@@ -525,6 +614,8 @@ static PyMethodDef query_methods[] = {
     {"cancel", query_cancel, METH_NOARGS, "cancel(): stop it; any thread, any time."},
     {"check", query_check, METH_NOARGS,
      "check(): raise the query's first error, or KeyboardInterrupt if Ctrl-C stopped it."},
+    {"persist", query_persist, METH_VARARGS,
+     "persist(name): wait for the result and keep it where it is, on the workers, as a table of the session."},
     {"stats", query_stats, METH_NOARGS, "stats() -> dict: how far it is, or how it was (bytes, seconds). Any thread."},
     {NULL, NULL, 0, NULL}};
 

@@ -16,6 +16,7 @@
 
 #include "base/mem.h"
 #include "base/util.h"
+#include "coordinator/dataset.h"
 #include "coordinator/local_run.h"
 #include "coordinator/session.h"
 #include "coordinator/sinks.h"
@@ -110,6 +111,39 @@ static void unref(brant_query *q) {
   br_session_unref(q->session);
   pthread_mutex_destroy(&q->lock);
   free(q);
+}
+
+/* ---- for dataset.c */
+
+br_query *br_query_inside(brant_query *q) { return q->copying == NULL ? q->plan.query : NULL; }
+brant_session *br_query_session(brant_query *q) { return q->session; }
+void br_query_hold(brant_query *q) { atomic_fetch_add(&q->refs, 1); }
+
+br_status br_query_take(brant_query *q, br_error *err) {
+  if (q->taken)
+    return br_fail(err, BR_INVALID, BR_BLAME_USER,
+                   "the result of this query was taken already: run it again to persist it");
+  q->taken = true;
+  return BR_OK;
+}
+
+br_status br_query_wait_result(brant_query *q, br_error *err) {
+  br_query *d = q->plan.query;
+  br_status status = BR_OK;
+  pthread_mutex_lock(&d->lock);
+  for (size_t i = 0; i < d->n_results && d->state != BR_QUERY_FAILED;) {
+    if (d->results[i].ready)
+      i++;
+    else
+      pthread_cond_wait(&d->changed, &d->lock);
+  }
+  if (d->state == BR_QUERY_FAILED) {
+    *err = d->error;
+    status = (br_status)err->code;
+  }
+  pthread_mutex_unlock(&d->lock);
+  if (status == BR_OK) mark_end(q);
+  return remember(q, status, err);
 }
 
 /* ---- statements that are not SELECT */

@@ -197,9 +197,13 @@ static br_status on_action(void *arg, br_flight_call *call, const char *type, co
 
 static br_status on_get(void *arg, br_flight_call *call, const void *ticket, size_t n, br_flight_source *src,
                         br_error *err) {
-  (void)arg, (void)call, (void)ticket, (void)n, (void)src;
-  return br_fail(err, BR_NOT_FOUND, BR_BLAME_USER,
-                 "the coordinator holds no partitions: ask the worker that the ticket names");
+  br_cluster *c = arg;
+  Brant__Pb__Ticket *t = (Brant__Pb__Ticket *)br_pb_unpack(&brant__pb__ticket__descriptor, ticket, n, err);
+  if (t == NULL) return (br_status)err->code;
+  br_status status = t->ref != NULL ? c->h.get(c->h.arg, call, t, src, err)
+                                    : br_fail(err, BR_INVALID, BR_BLAME_USER, "the ticket names no partitions");
+  protobuf_c_message_free_unpacked(&t->base, NULL);
+  return status;
 }
 
 static void on_closed(void *arg, br_flight_call *call) {

@@ -149,6 +149,7 @@ br_status br_driver_new(br_loop *loop, const br_driver_options *o, br_events *ev
   d->events = events;
   d->queries = br_map_new();
   d->functions = br_map_new();
+  d->datasets = br_map_new();
   d->sched = br_sched_new(&o->sched);
   d->probe_ms = o->sched.probe_ms ? o->sched.probe_ms : PROBE_MS;
   d->silent_ms = o->sched.silent_ms ? o->sched.silent_ms : SILENT_MS;
@@ -194,6 +195,7 @@ void br_driver_free(br_driver *d) {
   }
   br_driver_stop_probes(d);
   br_cluster_free(d->cluster);
+  br_driver_datasets_free(d);
   free(d->secret);
   br_timer_stop(d->tick);
   br_timer_stop(d->beat);

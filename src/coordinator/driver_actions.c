@@ -107,7 +107,8 @@ static Brant__Pb__OutputEntry *table_entries(br_driver *d, const br_query *q, ui
   for (uint32_t m = 0; m < r->n_tasks; m++) {
     br_map_output_id id;
     bool growing;
-    if (result && (!q->results[m].ready || q->results[m].read || q->results[m].id.worker != only_worker)) continue;
+    if (result && (!q->results[m].ready || q->results[m].read || (!q->kept && q->results[m].id.worker != only_worker)))
+      continue;
     if (!br_sched_output(d->sched, q->id, stage, m, &id, &growing)) continue;
     br_grow((void **)&entries, &capacity, *n, sizeof *entries);
     Brant__Pb__OutputEntry *e = &entries[(*n)++];
@@ -138,12 +139,20 @@ static void send_table(br_driver *d, br_query *q, uint32_t stage, uint32_t versi
   Brant__Pb__Command cmd = BRANT__PB__COMMAND__INIT;
   cmd.what_case = BRANT__PB__COMMAND__WHAT_TABLE;
   cmd.table = &t;
-  if (only_worker != 0)
+  if (only_worker != 0 && !(q->kept && q->runs[stage].plan->output == BR_EX_RESULT))
     br_cluster_send(d->cluster, only_worker, &cmd);
   else
     br_cluster_broadcast(d->cluster, &cmd);
   free(refs);
   free(entries);
+}
+
+void br_driver_tell_kept(br_driver *d, br_query *q, uint32_t worker) {
+  (void)worker; /* a version that is known already changes nothing: so all may hear it, as one of them must */
+  pthread_mutex_lock(&q->lock);
+  if (q->state == BR_QUERY_RUNNING && q->kept) send_table(d, q, (uint32_t)q->n_runs - 1, ++q->table_versions, 0);
+  pthread_cond_broadcast(&q->changed);
+  pthread_mutex_unlock(&q->lock);
 }
 
 static void stage_done(br_driver *d, br_query *q, uint32_t stage) {

@@ -11,6 +11,7 @@ static void on_joined(void *arg, const br_worker *w) {
   br_driver *d = arg;
   br_driver_functions_joined(d, w->id);
   br_event e = {.kind = BR_EV_WORKER_JOINED, .worker = w->id, .incarnation = w->incarnation, .slots = w->slots};
+  br_driver_greet(d, w->id); /* before it gets tasks */
   br_driver_step(d, &e);
   br_driver_publish_counts(d);
 }
@@ -231,7 +232,12 @@ static void on_report(void *arg, const br_worker *w, const Brant__Pb__Report *r)
   if ((r->draining || r->leaving) && (w = br_cluster_find(d->cluster, id)) != NULL) draining(d, w, r->leaving);
 }
 
+static br_status on_get(void *arg, br_flight_call *call, const Brant__Pb__Ticket *t, br_flight_source *src,
+                        br_error *err) {
+  return br_driver_serve(arg, call, t, src, err);
+}
+
 br_cluster_handlers br_driver_handlers(br_driver *d) {
   return (br_cluster_handlers){
-      .arg = d, .joined = on_joined, .lost = on_lost, .refused = on_refused, .report = on_report};
+      .arg = d, .joined = on_joined, .lost = on_lost, .refused = on_refused, .get = on_get, .report = on_report};
 }

@@ -21,6 +21,7 @@ struct br_driver {
   br_events *events;
   br_map *queries;   /* id -> br_query, one reference each */
   br_map *functions; /* driver_functions.c: id -> what the workers were told */
+  br_map *datasets;  /* id -> br_dataset of the coordinator's store, one reference each */
   br_actions actions;
   br_timer *tick;
   uint64_t tick_at_ms; /* by br_driver_now_ms */
@@ -70,6 +71,14 @@ void br_driver_functions_joined(br_driver *d, uint32_t worker);
 void br_driver_functions_start(br_driver *d, const br_query *q); /* the query begins: its pools should too */
 void br_driver_functions_sweep(br_driver *d);                    /* a query is over */
 void br_driver_functions_free(br_driver *d);
+
+/* driver_datasets.c */
+void br_driver_datasets_free(br_driver *d);
+void br_driver_greet(br_driver *d, uint32_t worker); /* one that joined */
+br_status br_driver_serve(br_driver *d, br_flight_call *call, const Brant__Pb__Ticket *t, br_flight_source *src,
+                          br_error *err);
+/* driver_actions.c: where the parts of a kept result are; worker 0: to all. Takes the query's lock. */
+void br_driver_tell_kept(br_driver *d, br_query *q, uint32_t worker);
 
 /* driver_events.c */
 br_cluster_handlers br_driver_handlers(br_driver *d);

@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "base/util.h"
+#include "coordinator/dataset.h"
 #include "coordinator/session.h"
 
 #define SPLIT_LEAST_BYTES (8u << 20) /* compressed; smaller splits cost more to start than they bring */
@@ -225,13 +226,43 @@ static br_status split_archives(brant_session *s, br_stage_run *r, size_t i, boo
   return BR_OK;
 }
 
+/* Parts that follow each other, as many a task as it takes. */
+static br_status split_dataset(brant_session *s, br_stage_run *r, size_t i, bool spread, uint32_t slots,
+                               br_error *err) {
+  br_dataset *d = br_dataset_find(s, r->plan->scans[i].scan.table);
+  if (d == NULL)
+    return br_fail(err, BR_INVALID, BR_BLAME_USER, "there is no dataset %s in this session",
+                   r->plan->scans[i].scan.table);
+  char *text = br_asprintf("input(%zu)", BR_DATASET_INPUT + i);
+  r->datasets[i].dataset = br_dataset_ref(d);
+  br_driver_offer(s->driver, d);
+  if (!spread) {
+    r->whole_sql[i] = text;
+    return BR_OK;
+  }
+  uint32_t n = slots * TASKS_PER_SLOT < d->n_parts ? slots * TASKS_PER_SLOT : d->n_parts;
+  r->datasets[i].cuts = br_calloc(n + 2u, sizeof *r->datasets[i].cuts);
+  for (uint32_t k = 0; k < n; k++) {
+    uint32_t end = (uint32_t)((uint64_t)d->n_parts * (k + 1) / n);
+    uint64_t rows = 0;
+    for (uint32_t p = r->datasets[i].cuts[k]; p < end; p++) rows += d->part_rows[p];
+    r->datasets[i].cuts[k + 1] = end;
+    add_split(r, br_strdup(text), rows);
+  }
+  free(text);
+  return BR_OK;
+}
+
 static br_status split_stage(brant_session *s, br_query *q, br_stage_run *r, uint32_t slots, br_error *err) {
   const br_stage *st = r->plan;
   BR_TRY(br_session_check_interrupt(s, err));
   r->whole_sql = br_calloc(st->n_scans, sizeof *r->whole_sql);
+  r->datasets = br_calloc(st->n_scans + 1, sizeof *r->datasets);
   for (size_t i = 0; i < st->n_scans; i++) {
     bool spread = (int)i == st->split_scan && st->rule == BR_TASKS_SPLITS;
-    if (st->scans[i].scan.kind == BR_SCAN_TABLE)
+    if (st->scans[i].scan.kind == BR_SCAN_DATASET)
+      BR_TRY(split_dataset(s, r, i, spread, slots, err));
+    else if (st->scans[i].scan.kind == BR_SCAN_TABLE)
       BR_TRY(split_table(s, r, i, spread, slots, err));
     else if (st->scans[i].scan.kind == BR_SCAN_WARC)
       BR_TRY(split_archives(s, r, i, spread, slots, err));
@@ -263,6 +294,9 @@ static br_status plan_bytes(brant_session *s, const br_node *n, br_arena *arena,
     uint64_t size = 0;
     BR_TRY(br_warc_bytes(s->db, (const char *const *)scan.files, scan.n_files, &size, err));
     *bytes += size;
+  } else if (is_scan && scan.kind == BR_SCAN_DATASET) {
+    const br_dataset *d = br_dataset_find(s, scan.table);
+    if (d != NULL) *bytes += d->bytes;
   } else if (is_scan && scan.kind == BR_SCAN_TABLE) {
     *bytes += n->rows > 0 ? (uint64_t)(n->rows * 8.0 * (double)n->n_columns) : 0;
   }
@@ -409,6 +443,21 @@ static br_status cut(brant_session *s, br_plan *plan, const char *sql, const br_
   return BR_OK;
 }
 
+/* Does it read a dataset? remote: one that lies on the workers. */
+static bool reads_dataset(const brant_session *s, const br_plan *plan, const br_node *n, bool remote) {
+  br_scan scan;
+  bool is_scan = false;
+  br_error ignored;
+  if (n->kind == BR_NODE_GET && br_scan_of(plan->arena, n, &is_scan, &scan, &ignored) == BR_OK && is_scan &&
+      scan.kind == BR_SCAN_DATASET) {
+    const br_dataset *d = br_dataset_find(s, scan.table);
+    if (!remote || (d != NULL && d->store == NULL)) return true;
+  }
+  for (size_t i = 0; i < n->n_children; i++)
+    if (reads_dataset(s, plan, n->children[i], remote)) return true;
+  return false;
+}
+
 /* Enough to decide without workers: true if it runs in this process. */
 static bool decide_here(brant_session *s, const br_plan *plan, const br_planned *planned, uint64_t bytes, bool force,
                         bool calls, br_prepared *p) {
@@ -417,6 +466,7 @@ static bool decide_here(brant_session *s, const br_plan *plan, const br_planned 
     why = "its plan can't be sent elsewhere, and this session has tables in its memory";
   if (why == NULL && planned->columns == 0) why = "it stands for several statements";
   if (why == NULL && s->options.distribute == BRANT_DISTRIBUTE_NEVER) why = "distribute is never";
+  if (why == NULL && plan != NULL && reads_dataset(s, plan, plan->root, true)) return false;
   if (why == NULL && !force && !calls && s->options.distribute == BRANT_DISTRIBUTE_AUTO &&
       bytes < s->settings.small_bytes)
     why = "its inputs are smaller than small_bytes";
@@ -441,10 +491,17 @@ static br_status distribute_query(brant_session *s, br_plan *plan, br_planned *p
   br_stages *stages = NULL;
   if (plan == NULL)
     stages = whole_query(p->sql, planned, planned->refused);
-  else if (!calls && s->options.distribute == BRANT_DISTRIBUTE_AUTO && slots == 1)
+  else if (!calls && s->options.distribute == BRANT_DISTRIBUTE_AUTO && slots == 1 &&
+           !reads_dataset(s, plan, plan->root, false))
     stages = whole_query(p->sql, planned, "there is one executor, and DuckDB with all of its threads needs no stages");
   else
     BR_TRY(cut(s, plan, p->sql, planned, bytes, slots, calls, &stages, err));
+  if (plan != NULL && stages->whole_query_reason != NULL && reads_dataset(s, plan, plan->root, false)) {
+    p->why_text = br_strdup(stages->whole_query_reason); /* executors can't read it by name */
+    br_stages_free(stages);
+    run_here(p, p->why_text);
+    return BR_OK;
+  }
   p->query = new_query(s, planned);
   p->query->slots = slots;
   p->query->threads = br_driver_threads(s->driver);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "coordinator/dataset.h"
 
 #define MAX_TASKS_A_STAGE 1000000u
 
@@ -34,6 +35,11 @@ static void free_strings(char **s, size_t n) {
 }
 
 static void free_run(br_stage_run *r) {
+  for (size_t i = 0; r->datasets != NULL && i < r->plan->n_scans; i++) {
+    br_dataset_unref(r->datasets[i].dataset);
+    free(r->datasets[i].cuts);
+  }
+  free(r->datasets);
   free_strings(r->split_sql, r->n_tasks);
   free_strings(r->whole_sql, r->plan ? r->plan->n_scans : 0);
   free(r->tasks);

@@ -41,16 +41,25 @@ typedef struct br_step_run {
   uint64_t peak_bytes; /* in the queues of one task */
 } br_step_run;
 
+struct br_dataset;
+/* A scan of a dataset: task i reads its parts [cuts[i], cuts[i + 1]), every task all of them without cuts. */
+typedef struct br_dataset_scan {
+  struct br_dataset *dataset; /* a reference; NULL: this scan reads something else */
+  uint32_t *cuts;
+} br_dataset_scan;
+#define BR_DATASET_INPUT 1000000u /* + the scan's place in its stage: the k of input(k) that reads a dataset */
+
 typedef struct br_stage_run {
   const br_stage *plan;
   uint32_t n_tasks;
-  char **split_sql;         /* [n_tasks] for BR_TASKS_SPLITS: source text of each task's split */
-  char **whole_sql;         /* [plan->n_scans]: source text of scans that are read whole, NULL for the split one */
-  uint64_t split_rows;      /* of all splits */
-  br_task_run *tasks;       /* [n_tasks] */
-  uint64_t *partition_rows; /* [partitions] exact rows of the output */
-  br_step_run *steps;       /* [plan->n_steps]; NULL: nothing was measured yet */
-  uint32_t started, done;   /* started: attempts */
+  char **split_sql;          /* [n_tasks] for BR_TASKS_SPLITS: source text of each task's split */
+  char **whole_sql;          /* [plan->n_scans]: source text of scans that are read whole, NULL for the split one */
+  uint64_t split_rows;       /* of all splits */
+  br_dataset_scan *datasets; /* [plan->n_scans] */
+  br_task_run *tasks;        /* [n_tasks] */
+  uint64_t *partition_rows;  /* [partitions] exact rows of the output */
+  br_step_run *steps;        /* [plan->n_steps]; NULL: nothing was measured yet */
+  uint32_t started, done;    /* started: attempts */
   uint32_t retries, seconds, cancelled, outputs_lost,
       made_again; /* attempts, and outputs that died while needed or not */
   uint64_t rows_in, bytes_in, rows_out, bytes_out, remote_bytes, cpu_us, spill_bytes, wall_us, peak_memory_bytes;
@@ -96,7 +105,8 @@ typedef struct br_query {
   size_t n_functions;
   uint32_t slots, threads; /* of the cluster when it was planned */
   bool profile;
-  bool eager;            /* readers run while producers write */
+  bool kept;  /* brant_query_persist: the result's outputs stay where they are, for other queries. Under lock */
+  bool eager; /* readers run while producers write */
   uint32_t max_running;  /* attempts at once; 0: no bound */
   uint32_t least_passes; /* tests: every task that can runs in at least this many passes */
   char *shared_dir;      /* files backend: directory of this query's outputs; NULL: they are in the workers' stores */

@@ -3,6 +3,7 @@
  * Order: brant_open, any number of statements, brant_close. The caller's thread. */
 #include "coordinator/session.h"
 #include "shuffle/clients.h"
+#include "shuffle/shuffle.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,6 +91,10 @@ static br_status check_temp_dir(const char *dir, br_error *err) {
 }
 
 void br_session_free(brant_session *s) {
+  if (s->store != NULL) br_store_free(s->store);
+  if (s->store_dir != NULL) rmdir(s->store_dir);
+  free(s->store_dir);
+  free(s->datasets);
   br_source_free(s->source);
   if (s->db != NULL) br_session_close(s->db);
   if (s->engine != NULL) br_engine_close(s->engine);

@@ -33,6 +33,7 @@ typedef struct br_settings {
   uint64_t sort_one_task_rows;
   uint64_t split_bytes;        /* target size of a split; 0: by size */
   uint64_t timeout_ms;         /* 0: none */
+  uint64_t dataset_bytes;      /* of tables that the caller gave, kept in memory; 0: an eighth of what there is */
   uint64_t filter_bytes;       /* most bytes of keys that a run-time filter reads a task; 0: no filters */
   uint64_t two_step_aggregate; /* 0, 1 */
   uint64_t task_passes;        /* tests: tasks that can run in at least this many passes; 0: one */
@@ -75,7 +76,11 @@ struct brant_session {
   br_texts detached; /* names that were attached once */
   br_texts setting_names, setting_values; /* DuckDB settings that the caller changed and that may change results */
   _Atomic uint64_t explaining;            /* the query that EXPLAIN ANALYZE runs; 0: none */
-  bool has_local_tables;                  /* tables live in this process: refused plans must run here */
+  struct br_dataset **datasets;           /* by name */
+  size_t n_datasets, cap_datasets;
+  struct br_store *store; /* of rows that the caller gave; NULL until there are some */
+  char *store_dir;
+  bool has_local_tables; /* tables live in this process: refused plans must run here */
 };
 
 /* settings.c */

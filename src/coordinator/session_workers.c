@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "base/util.h"
+#include "coordinator/dataset.h"
 #include "coordinator/session.h"
 #include "shuffle/clients.h"
 
@@ -300,6 +301,7 @@ void brant_close(brant_session *s) {
   s->workers = NULL;
   br_session_cancel_queries(s);
   pthread_mutex_unlock(&s->lock);
+  br_datasets_drop_all(s);
   br_events_mute(s->events);
   br_local_workers_free(workers, CLOSE_GRACE_MS);
   br_session_unref(s);

@@ -39,6 +39,7 @@ static const own_setting own[] = {
     {AT(sort_one_task_rows), .kind = SET_COUNT, .most = MANY_BYTES},
     {AT(split_bytes), .kind = SET_BYTES, .most = MANY_BYTES},
     {AT(filter_bytes), .kind = SET_BYTES, .most = MANY_BYTES},
+    {AT(dataset_bytes), .kind = SET_BYTES, .most = MANY_BYTES},
     {AT(two_step_aggregate), .kind = SET_FLAG},
     {AT(timeout_ms), .kind = SET_MS, .most = 365 * DAY_MS},
     {AT(task_passes), .kind = SET_COUNT, .most = 64},

@@ -3,6 +3,7 @@
  * loop thread with the query's lock held (it reads measured rows). Everything is allocated in the caller's arena. */
 #include <string.h>
 
+#include "coordinator/dataset.h"
 #include "coordinator/query.h"
 
 #define FILTER_ROWS_A_KEY 4 /* a filter must have four rows to look at for each key that it reads */
@@ -102,11 +103,12 @@ static Brant__Pb__StepCall *make_call(const br_query *q, const br_stage_run *r, 
 }
 
 static void add_reads(const br_stage *st, const char *sql, Brant__Pb__Step *out, br_arena *arena) {
-  out->reads = br_arena_alloc(arena, (st->n_inputs + st->n_steps + 1) * sizeof *out->reads);
+  out->reads = br_arena_alloc(arena, (st->n_inputs + st->n_steps + st->n_scans + 1) * sizeof *out->reads);
   for (const char *at = sql; *at != 0;) {
     int64_t number;
     at += br_stage_piece(sql, at, &number);
-    if (number >= 0 && out->n_reads < st->n_inputs + st->n_steps) out->reads[out->n_reads++] = (uint32_t)number;
+    if (number >= 0 && out->n_reads < st->n_inputs + st->n_steps + st->n_scans)
+      out->reads[out->n_reads++] = (uint32_t)number;
   }
 }
 
@@ -124,7 +126,7 @@ static void add_steps(const br_query *q, const br_stage_run *r, uint32_t task, B
     out->ordered = s->ordered;
     out->calls = br_arena_alloc(arena, (s->n_calls + 1) * sizeof *out->calls);
     for (size_t c = 0; c < s->n_calls; c++) out->calls[out->n_calls++] = make_call(q, r, s, c, arena);
-    add_reads(st, s->sql, out, arena);
+    add_reads(st, out->sql, out, arena);
     t->steps[t->n_steps++] = out;
   }
 }
@@ -233,6 +235,28 @@ static Brant__Pb__TaskOutput *make_output(const br_query *q, const br_stage *s, 
   return out;
 }
 
+static Brant__Pb__TaskInput *dataset_input(const br_stage_run *r, size_t scan, uint32_t task, br_arena *arena) {
+  const br_dataset_scan *s = &r->datasets[scan];
+  br_dataset *d = s->dataset;
+  Brant__Pb__TaskInput *out = br_arena_alloc(arena, sizeof *out);
+  brant__pb__task_input__init(out);
+  out->ref = br_arena_alloc(arena, sizeof *out->ref);
+  brant__pb__partition_ref__init(out->ref);
+  out->ref->query = d->id;
+  out->ref->stage = d->stage;
+  out->ref->last = 1;
+  out->ref->map_first = s->cuts ? s->cuts[task] : 0;
+  out->ref->map_last = s->cuts ? s->cuts[task + 1] : d->n_parts;
+  out->ref->table_version = br_dataset_version(d);
+  out->number = BR_DATASET_INPUT + (uint32_t)scan;
+  out->types = d->types;
+  out->n_types = d->n_columns;
+  out->ordered = true;
+  out->rows_known = true;
+  for (uint32_t i = out->ref->map_first; i < out->ref->map_last; i++) out->rows += d->part_rows[i];
+  return out;
+}
+
 static void add_prelude(br_query *q, Brant__Pb__Task *t, br_arena *arena) {
   size_t views = q->stages->whole_query_reason != NULL ? q->n_prelude_views : 0;
   t->n_prelude = q->n_prelude + views;
@@ -252,10 +276,13 @@ Brant__Pb__Task *br_task_message(br_query *q, const br_attempt_id *id, br_versio
   t->id = br_arena_alloc(arena, sizeof *t->id);
   br_attempt_to_pb(id, t->id);
   t->sql = br_task_sql(q, id->stage, id->task, arena);
-  t->inputs = br_arena_alloc(arena, s->n_inputs * sizeof *t->inputs + 1);
+  t->inputs = br_arena_alloc(arena, (s->n_inputs + s->n_scans) * sizeof *t->inputs + 1);
   for (size_t i = 0; i < s->n_inputs; i++)
     if (input_used(q, &q->runs[id->stage], &s->inputs[i]))
       t->inputs[t->n_inputs++] = make_input(q, s, &s->inputs[i], id->task, version, arg, arena);
+  for (size_t i = 0; q->runs[id->stage].datasets != NULL && i < s->n_scans; i++)
+    if (q->runs[id->stage].datasets[i].dataset != NULL)
+      t->inputs[t->n_inputs++] = dataset_input(&q->runs[id->stage], i, id->task, arena);
   add_steps(q, &q->runs[id->stage], id->task, t, arena);
   t->output = make_output(q, s, arena);
   if (id->stage + 1 == q->n_runs) t->sink = q->sink;

@@ -50,6 +50,7 @@ br_status br_engine_open(const br_engine_options *o, br_engine **out, br_error *
   pthread_mutex_init(&e->mutex, NULL);
   br_gate_init(&e->gate);
   e->sessions = br_map_new();
+  e->datasets = br_smap_new();
   if (duckdb_create_config(&config) != DuckDBSuccess) {
     status = br_fail(err, BR_INTERNAL, BR_BLAME_EXECUTOR, "DuckDB could not make a configuration");
     goto done;
@@ -68,6 +69,7 @@ br_status br_engine_open(const br_engine_options *o, br_engine **out, br_error *
   BR_TRY_GOTO(br_sink_register(e, err));
   BR_TRY_GOTO(br_functions_register(e, err));
   BR_TRY_GOTO(br_nodes_register(e, err));
+  BR_TRY_GOTO(br_dataset_function_register(e, err));
   *out = e;
   e = NULL;
 done:
@@ -84,6 +86,7 @@ void br_engine_close(br_engine *e) {
   if (e->helper) duckdb_disconnect(&e->helper);
   if (e->db) duckdb_close(&e->db);
   br_map_free(e->sessions);
+  br_datasets_free(e);
   br_gate_destroy(&e->gate);
   pthread_mutex_destroy(&e->mutex);
   free(e);

@@ -81,6 +81,22 @@ void br_planned_free(br_planned *p);
 BR_MUST_USE br_status br_session_plan_function(br_session *s, const char *name, const char *type, const char *message,
                                                _Atomic uint64_t *bound, br_error *err);
 
+/* ---- tables that are not DuckDB's: the table function dataset('name'). Any thread. */
+typedef struct br_engine_dataset {
+  br_schema *schema; /* with the names of its columns, unique; a reference is taken */
+  uint64_t rows;
+  const char *refused; /* not NULL: it can't be read in this process, and why (static) */
+  void *arg;
+  /* A reader of all rows in order: next is called by one thread at a time; *out NULL: end. */
+  br_status (*open)(void *arg, void **reader, br_error *err);
+  br_status (*next)(void *reader, br_batch **out, br_error *err);
+  void (*close)(void *reader);
+  void (*free)(void *arg); /* once it was dropped and nobody reads it; also when put fails */
+} br_engine_dataset;
+BR_MUST_USE br_status br_engine_dataset_put(br_engine *e, const char *name, const br_engine_dataset *d,
+                                            br_error *err); /* BR_INVALID: the name is taken */
+void br_engine_dataset_drop(br_engine *e, const char *name);
+
 /* ---- a local stream of batches (small queries, the caller's own thread) */
 typedef struct br_local_stream br_local_stream;
 BR_MUST_USE br_status br_session_stream(br_session *s, const char *sql, br_local_stream **out, br_error *err);

@@ -22,10 +22,15 @@ typedef struct scan {
   size_t n;
   uint64_t *ids;
   duckdb_arrow_converted_schema converted;
+  void (*free_ctx)(br_run_ctx *ctx); /* NULL: the run's */
 } scan;
+
+typedef struct slice slice;
+static void slice_unref(slice *s);
 
 typedef struct cursor {
   br_batch *batch;
+  slice *slice; /* the last one: see emit */
   int64_t next_row;
   const br_schema *checked; /* the last schema found to be of the input's types */
 } cursor;
@@ -75,6 +80,7 @@ void br_input_release(br_run_ctx *c) {
 static void scan_free(void *p) {
   scan *s = p;
   if (s->converted) duckdb_destroy_arrow_converted_schema(&s->converted);
+  if (s->free_ctx) s->free_ctx(s->ctx);
   free(s->ids);
   free(s);
 }
@@ -116,10 +122,10 @@ static uint64_t max_threads(const br_run_input *in) {
   return wanted < MAX_THREADS ? wanted : MAX_THREADS;
 }
 
-static void init(duckdb_init_info info) {
-  const scan *bound = duckdb_init_get_bind_data(info);
+void br_input_scan_init(duckdb_init_info info, br_run_ctx *ctx, br_input_state *input,
+                        void (*free_ctx)(br_run_ctx *ctx)) {
   scan *s = br_calloc(1, sizeof *s);
-  *s = *bound;
+  *s = (scan){.ctx = ctx, .input = input, .free_ctx = free_ctx};
   s->n = duckdb_init_get_column_count(info);
   s->ids = br_calloc(s->n + 1, sizeof *s->ids);
   duckdb_init_set_init_data(info, s, scan_free);
@@ -153,39 +159,51 @@ static void init(duckdb_init_info info) {
   duckdb_init_set_max_threads(info, max_threads(s->input->in));
 }
 
+static void init(duckdb_init_info info) {
+  const scan *bound = duckdb_init_get_bind_data(info);
+  br_input_scan_init(info, bound->ctx, bound->input, NULL);
+}
+
 static void cursor_free(void *p) {
   cursor *c = p;
+  slice_unref(c->slice);
   br_batch_unref(c->batch);
   free(c);
 }
 
-static void local_init(duckdb_init_info info) {
+void br_input_local_init(duckdb_init_info info) {
   duckdb_init_set_init_data(info, br_calloc(1, sizeof(cursor)), cursor_free);
 }
 
 /* ---- slices */
 
-typedef struct slice {
+struct slice {
+  atomic_int refs; /* the thread's, and what DuckDB made of it */
   br_batch *batch;
   br_arena *mem; /* NULL without unions */
   const void *no_validity[1];
   struct ArrowArray **pointers;
   struct ArrowArray columns[];
-} slice;
+};
 
 static void release_column(struct ArrowArray *a) { a->release = NULL; }
 
-static void release_slice(struct ArrowArray *a) {
-  slice *s = a->private_data;
+static void slice_unref(slice *s) {
+  if (!s || atomic_fetch_sub(&s->refs, 1) != 1) return;
   br_batch_unref(s->batch);
   br_arena_free(s->mem);
   free(s);
+}
+
+static void release_slice(struct ArrowArray *a) {
+  slice_unref(a->private_data);
   a->release = NULL;
 }
 
-static void cut(br_batch *b, const scan *sc, int64_t first, int64_t rows, struct ArrowArray *out) {
+static slice *cut(br_batch *b, const scan *sc, int64_t first, int64_t rows, struct ArrowArray *out) {
   const struct ArrowArray *from = br_batch_arrow(b);
   slice *s = br_malloc(sizeof *s + sc->n * (sizeof *s->columns + sizeof *s->pointers));
+  atomic_init(&s->refs, 2);
   s->batch = br_batch_ref(b);
   s->mem = sc->input->has_union ? br_arena_new() : NULL;
   s->no_validity[0] = NULL;
@@ -207,13 +225,17 @@ static void cut(br_batch *b, const scan *sc, int64_t first, int64_t rows, struct
                              .children = s->pointers,
                              .release = release_slice,
                              .private_data = s};
+  return s;
 }
 
-static br_status emit(const scan *sc, br_batch *b, int64_t first, int64_t rows, duckdb_data_chunk out, br_error *err) {
+/* DuckDB gives the array to column 0, and drops it with that when its values were copied (BOOLEAN), before the other columns are
+ * converted: so the thread holds the slice, too, until the next one. */
+static br_status emit(const scan *sc, cursor *cur, int64_t rows, duckdb_data_chunk out, br_error *err) {
   if (!sc->n) return BR_OK;
   struct ArrowArray array;
   duckdb_data_chunk chunk = NULL;
-  cut(b, sc, first, rows, &array);
+  slice_unref(cur->slice);
+  cur->slice = cut(cur->batch, sc, cur->next_row, rows, &array);
   br_status status =
       br_duckdb_check(duckdb_data_chunk_from_arrow(sc->ctx->session->engine->helper, &array, sc->converted, &chunk),
                       "DuckDB cannot read a batch", err);
@@ -259,7 +281,7 @@ static br_status advance(const scan *sc, cursor *cur, br_error *err) {
   }
 }
 
-static void scan_rows(duckdb_function_info info, duckdb_data_chunk out) {
+void br_input_rows(duckdb_function_info info, duckdb_data_chunk out) {
   const scan *sc = duckdb_function_get_init_data(info);
   cursor *cur = duckdb_function_get_local_init_data(info);
   const char *stop;
@@ -274,7 +296,7 @@ static void scan_rows(duckdb_function_info info, duckdb_data_chunk out) {
   if (status == BR_OK && cur->batch) {
     rows = br_batch_rows(cur->batch) - cur->next_row;
     if (rows > VECTOR_ROWS) rows = VECTOR_ROWS;
-    status = emit(sc, cur->batch, cur->next_row, rows, out, &err);
+    status = emit(sc, cur, rows, out, &err);
   }
   if (status != BR_OK) {
     br_run_store(sc->ctx, &err);
@@ -295,8 +317,8 @@ br_status br_input_register(br_engine *e, br_error *err) {
   duckdb_table_function_set_extra_info(f, e, NULL);
   duckdb_table_function_set_bind(f, bind);
   duckdb_table_function_set_init(f, init);
-  duckdb_table_function_set_local_init(f, local_init);
-  duckdb_table_function_set_function(f, scan_rows);
+  duckdb_table_function_set_local_init(f, br_input_local_init);
+  duckdb_table_function_set_function(f, br_input_rows);
   duckdb_table_function_supports_projection_pushdown(f, true);
   BR_ASSERT(duckdb_vector_size() == VECTOR_ROWS);
   if (duckdb_register_table_function(e->helper, f) != DuckDBSuccess)

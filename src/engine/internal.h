@@ -40,6 +40,7 @@ struct br_engine {
   br_gate gate;
   pthread_mutex_t mutex; /* guards sessions */
   br_map *sessions;      /* connection id + 1 -> br_session */
+  br_smap *datasets;     /* name -> br_named, input.c; under mutex */
 };
 
 typedef struct br_run_ctx br_run_ctx;
@@ -141,7 +142,17 @@ void br_run_store(br_run_ctx *c, const br_error *err);
 /* True if callbacks must stop; text says why. */
 bool br_run_stopped(br_run_ctx *c, const char **text);
 
+/* ---- dataset.c */
+BR_MUST_USE br_status br_dataset_function_register(br_engine *e, br_error *err);
+void br_datasets_free(br_engine *e);
+
 /* ---- input.c, sink.c, profile.c */
+/* For dataset.c, whose scans are those of an input: the scan's init, its thread's, its rows. ctx and input are the caller's; the scan
+ * frees them by `free_ctx`. */
+void br_input_scan_init(duckdb_init_info info, br_run_ctx *ctx, br_input_state *input,
+                        void (*free_ctx)(br_run_ctx *ctx));
+void br_input_local_init(duckdb_init_info info);
+void br_input_rows(duckdb_function_info info, duckdb_data_chunk out);
 BR_MUST_USE br_status br_input_register(br_engine *e, br_error *err);
 BR_MUST_USE br_status br_input_prepare(br_run_ctx *c, br_error *err);
 void br_input_release(br_run_ctx *c);

@@ -259,6 +259,15 @@ static void drop(br_node *n, uint64_t query, const uint32_t *stage_or_all) {
   br_children_broadcast(n, &m);
 }
 
+/* The coordinator itself has no address: this worker knows where it joined. */
+static void take_peer(br_node *n, Brant__Pb__Peer *p) {
+  Brant__Pb__Peer known = *p;
+  char *joined = p->uri[0] ? NULL : br_asprintf("tcp://%s", n->o->join);
+  if (joined) known.uri = joined;
+  br_tables_peer(n->tables, &known, n->host_id);
+  free(joined);
+}
+
 /* Tasks that still wait for it fail now, not when the network notices. */
 static void peer_gone(br_node *n, uint32_t worker) {
   br_tables_peer_gone(n->tables, worker);
@@ -286,7 +295,7 @@ static void command(br_node *n, Brant__Pb__Command *c) {
       br_tables_put(n->tables, c->table);
       br_store_unretire_stage(n->store, c->table->query, c->table->stage); /* somebody reads it again */
       break;
-    case BRANT__PB__COMMAND__WHAT_PEER: br_tables_peer(n->tables, c->peer, n->host_id); break;
+    case BRANT__PB__COMMAND__WHAT_PEER: take_peer(n, c->peer); break;
     case BRANT__PB__COMMAND__WHAT_PEER_GONE: peer_gone(n, c->peer_gone); break;
     case BRANT__PB__COMMAND__WHAT_DROP: drop(n, c->drop->query, &c->drop->stage); break;
     case BRANT__PB__COMMAND__WHAT_DROP_OUTPUT: {

@@ -71,6 +71,8 @@ def _load():
             ("brant_query_error", [p, e], C.c_int), ("brant_query_stats", [p, C.POINTER(Stats)], None),
             ("brant_query_free", [p], None), ("brant_interrupt", [p], None),
             ("brant_subscribe", [p, EVENT_FN, p, e], C.c_int), ("brant_free", [p], None), ("brant_version", [], C.c_char_p),
+            ("brant_register_arrow", [p, C.c_char_p, C.POINTER(_Stream), e], C.c_int), ("brant_drop_table", [p, C.c_char_p, e], C.c_int),
+            ("brant_query_persist", [p, C.c_char_p, e], C.c_int),
             ("brant_explain", [p, C.c_char_p, C.c_int, C.c_int, C.POINTER(C.c_void_p), e], C.c_int)]:
         f = getattr(lib, name)
         f.argtypes, f.restype = args, res
@@ -99,6 +101,11 @@ class Query:
             if self._s.lib.brant_query_error(self._h, C.byref(err)):
                 raise BrantError(err) from None
             raise
+
+    def persist(self, name):
+        err = _Error()
+        if self._s.lib.brant_query_persist(self._h, name.encode(), C.byref(err)):
+            raise BrantError(err)
 
     def cancel(self):
         self._s.lib.brant_query_cancel(self._h)
@@ -141,6 +148,19 @@ class Session:
         self._event_fns = getattr(self, "_event_fns", []) + [EVENT_FN(lambda _, text: fn(jsonlib.loads(text)))]
         err = _Error()
         if self.lib.brant_subscribe(self._h, self._event_fns[-1], None, C.byref(err)):
+            raise BrantError(err)
+
+    def register(self, name, data):
+        """A pyarrow Table or RecordBatchReader as a table."""
+        st, err = _Stream(), _Error()
+        reader = data if isinstance(data, pa.RecordBatchReader) else pa.RecordBatchReader.from_batches(data.schema, data.to_batches())
+        reader._export_to_c(C.addressof(st))
+        if self.lib.brant_register_arrow(self._h, name.encode(), C.byref(st), C.byref(err)):
+            raise BrantError(err)
+
+    def drop_table(self, name):
+        err = _Error()
+        if self.lib.brant_drop_table(self._h, name.encode(), C.byref(err)):
             raise BrantError(err)
 
     def interrupt(self):

@@ -354,6 +354,25 @@ static const char *table_function(br_emit *e, const br_node *get, const br_rel *
                   filters);
 }
 
+static const char *dataset_name(const br_node *get) {
+  return json_string_value(br_j_get(br_j_at(get->json, "parameters", 0), "value"));
+}
+
+/* dataset('name'), held by the coordinator or by workers: a task reads its part by position. */
+static bool is_dataset(const br_node *get) {
+  return !get->n_children && br_j_is(get->json, "name", "dataset") && dataset_name(get) != NULL;
+}
+
+static const char *dataset(br_emit *e, const br_node *get) {
+  scan_names how = {.positional = true};
+  br_texts columns = output_columns(e, get, how);
+  const char *token = e->options.scan ? e->options.scan(e->options.arg, get, e->scans++) : NULL;
+  br_texts args = token ? (br_texts){0} : constant_arguments(e, get);
+  if (!token) token = br_e_fmt(e, "dataset(%s)", br_e_join(e, &args, ", "));
+  return br_e_fmt(e, "SELECT %s\nFROM %s %s%s", br_e_columns(e, &columns), token, function_alias(e, get),
+                  where(e, get, how));
+}
+
 static const char *no_rows(br_emit *e, const br_node *get) {
   br_texts list = {0};
   for (size_t i = 0; i < get->n_columns; i++) br_e_add(e, &list, br_e_cast(e, "NULL", get->types[i]));
@@ -366,6 +385,7 @@ const char *br_e_get(br_emit *e, const br_node *get, const br_rel *children) {
   scan_names how = {.cast = files != NULL};
   if (files && strcmp(name, "read_parquet") != 0 && strcmp(name, "parquet_scan") != 0)
     br_e_unsupported(e, "the file scan %.60s", name);
+  if (!files && is_dataset(get)) return dataset(e, get);
   if (!files && !is_table(get) && !is_warc(get)) return table_function(e, get, children);
   if (get->n_children) br_e_corrupt(e, "a scan of files or of a table has an input");
   if (files && !json_array_size(files)) return no_rows(e, get);
@@ -436,6 +456,9 @@ br_status br_scan_of(br_arena *arena, const br_node *get, bool *is_scan, br_scan
     out->table = br_arena_strdup(arena, br_j_str(d, "table"));
   } else if (*is_scan && is_warc(get)) {
     describe_archives(&e, get, out);
+  } else if (*is_scan && is_dataset(get)) {
+    out->kind = BR_SCAN_DATASET;
+    out->table = br_arena_strdup(arena, dataset_name(get));
   } else {
     *is_scan = false;
   }

@@ -24,11 +24,11 @@ static json_t *scans_json(const br_stage *s) {
     json_t *files = json_array();
     for (size_t f = 0; f < scan->n_files; f++) json_array_append_new(files, json_string(scan->files[f]));
     json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:o, s:o, s:o}", "token", s->scans[i].token, "kind",
-                                          scan->kind == BR_SCAN_TABLE  ? "table"
-                                          : scan->kind == BR_SCAN_WARC ? "warc"
-                                                                       : "parquet",
-                                          "split", (int)i == s->split_scan, "table",
-                                          text(scan->kind == BR_SCAN_TABLE ? scan->table : NULL), "files", files,
+                                          scan->kind == BR_SCAN_TABLE     ? "table"
+                                          : scan->kind == BR_SCAN_DATASET ? "dataset"
+                                          : scan->kind == BR_SCAN_WARC    ? "warc"
+                                                                          : "parquet",
+                                          "split", (int)i == s->split_scan, "table", text(scan->table), "files", files,
                                           "rows", estimate(s->scans[i].rows)));
   }
   return list;

@@ -94,10 +94,9 @@ static void print_stage(br_buf *out, const br_stages *s, uint32_t id, bool *seen
   br_buf_char(out, '\n');
   for (size_t i = 0; i < st->n_scans; i++) {
     indent(out, depth + 1);
-    br_buf_printf(out, "%s: %s%s", st->scans[i].token,
-                  st->scans[i].scan.kind == BR_SCAN_TABLE ? st->scans[i].scan.table : "files",
+    br_buf_printf(out, "%s: %s%s", st->scans[i].token, st->scans[i].scan.table ? st->scans[i].scan.table : "files",
                   (int)i == st->split_scan ? ", split" : ", read whole");
-    if (st->scans[i].scan.kind != BR_SCAN_TABLE) br_buf_printf(out, ", %zu", st->scans[i].scan.n_files);
+    if (!st->scans[i].scan.table) br_buf_printf(out, ", %zu", st->scans[i].scan.n_files);
     br_buf_char(out, '\n');
   }
   print_sql(out, st->sql, depth + 1);
