@@ -168,7 +168,8 @@ BRANT_API int brant_register_arrow(brant_session *session, const char *name, str
 /* Wait for the query, and keep its result where it is as the table `name`: on the workers, if it ran there. What a lost worker had is
  * computed again when it is read. The query can be freed; its result can't be read as a stream any more. */
 BRANT_API int brant_query_persist(brant_query *query, const char *name, brant_error *err);
-/* Forget such a table. Queries that read it go on, if it was given by the caller. brant_close forgets all. */
+/* Forget such a table. A distributed query that still reads one that the caller gave fails: read its result first. brant_close
+ * forgets all. */
 BRANT_API int brant_drop_table(brant_session *session, const char *name, brant_error *err);
 
 typedef struct brant_stats {
