@@ -129,7 +129,8 @@ def test_columns_with_the_same_or_odd_names(engine):
 
 # ---- other libraries
 
-MIXED = """select i, i % 2 = 0 as b, (i % 100 * 0.5)::decimal(4, 1) as m4, i * 0.5 as x, 'name ' || i as s, date '2020-02-28' + i::int as d, (i * 1.25)::decimal(12, 2) as m,
+MIXED = """select i, i % 2 = 0 as b, (i % 100 * 0.5)::decimal(4, 1) as m4, i * 0.5 as x, 'name ' || i as s,
+    date '2020-02-28' + i::int as d, (i * 1.25)::decimal(12, 2) as m,
            case when i % 3 = 0 then null else i end as maybe, timestamptz '2020-01-01 12:00:00+00' + to_hours(i) as at, [i, i] as l
            from range(10000) t(i) order by i"""
 

@@ -144,7 +144,7 @@ SELECT d.label FROM dims d, empties;
 -- 2 stages
 SELECT f.id, e.b FROM facts f LEFT JOIN (SELECT * FROM dims WHERE false) d ON f.k = d.k LEFT JOIN empties e ON true WHERE f.id < 20;
 -- # correlated subqueries and lateral
--- 11 stages
+-- 10 stages
 SELECT d.label, (SELECT count(*) FROM facts f WHERE f.k = d.k), (SELECT max(f.x) FROM facts f WHERE f.k = d.k AND f.g > d.kind) FROM dims d;
 -- 3 stages
 SELECT d.label FROM dims d WHERE d.w < (SELECT avg(f.x) FROM facts f WHERE f.k = d.k);
@@ -165,7 +165,7 @@ SELECT d.label, t.n, t.m FROM dims d LEFT JOIN LATERAL (SELECT count(*) AS n, mi
 SELECT a.x, t.v FROM seta a, LATERAL (SELECT a.x + b.x AS v FROM setb b WHERE b.y = a.y UNION ALL SELECT a.x) t;
 -- 9 stages
 SELECT o.label FROM dims o WHERE EXISTS (SELECT 1 FROM facts f WHERE f.k = o.k AND EXISTS (SELECT 1 FROM dims e WHERE e.kind = f.g AND e.w > o.w));
--- 10 stages
+-- 9 stages
 SELECT a.x FROM seta a WHERE (SELECT count(*) FROM setb b WHERE b.x = a.x) > 1 OR EXISTS (SELECT 1 FROM setb c WHERE c.y = a.y AND c.x IS NULL);
 -- # skew: one key holds most rows
 -- 4 stages

@@ -17,7 +17,7 @@ SELECT count(*), sum(c) FROM (SELECT g, count(*) OVER (PARTITION BY g) AS c FROM
 SELECT k, sum(n) FROM (SELECT k, count(*) OVER (PARTITION BY k, g) AS n FROM facts) GROUP BY k;
 -- 4 stages
 SELECT g, avg(s) FROM (SELECT g, k, sum(x) AS s FROM facts GROUP BY g, k) GROUP BY ROLLUP (g);
--- 4 stages
+-- 3 stages
 SELECT * FROM (SELECT g, k, count(*) AS c FROM facts GROUP BY g, k) a JOIN (SELECT g, k, max(id) AS m FROM facts GROUP BY g, k) b USING (g, k);
 -- 4 stages
 SELECT * FROM (SELECT DISTINCT g, k FROM facts) a LEFT JOIN (SELECT DISTINCT k, g FROM facts WHERE ok) b ON a.g = b.g AND a.k IS NOT DISTINCT FROM b.k;

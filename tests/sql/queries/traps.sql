@@ -41,7 +41,7 @@ SELECT d.k, d.w NOT IN (SELECT f.x FROM facts f WHERE f.k = d.k) FROM dims d;
 -- 2 stages
 SELECT k FROM facts WHERE NOT (k IN (SELECT k FROM dims WHERE kind < 3) OR id > 400);
 -- # no row twice, none lost, when the two sides of a join come out of different numbers of tasks
--- 5 stages
+-- 4 stages
 SELECT a.k, a.c, b.c, e.c FROM (SELECT k, count(*) AS c FROM facts GROUP BY k) a JOIN (SELECT k, count(*) AS c FROM dims GROUP BY k) b ON a.k = b.k FULL JOIN (SELECT x AS k, count(*) AS c FROM seta GROUP BY x) e ON e.k = a.k;
 -- 3 stages
 SELECT f.id, g.n FROM facts f JOIN (SELECT g, k, count(*) AS n FROM facts GROUP BY g, k) g ON f.g = g.g AND f.k = g.k WHERE f.id % 97 = 0;
