@@ -13,6 +13,7 @@
 
 #define GAUGE_MAX_FUNCTIONS 256u /* processes of users' functions that are looked at */
 #define GAUGE_WALK_MS 5000u
+#define GAUGE_TELL_BYTES (1u << 20)  /* a new peak is told at once when it is so much higher */
 #define GAUGE_RISE_PERCENT 5u        /* above the highest walk: walked again */
 #define GAUGE_RISE_BYTES (16u << 20) /* and at least so much */
 
@@ -47,7 +48,10 @@ static void measured(void *arg) {
   uint64_t up = g->walked_bytes + s->counted_bytes;
   n->pss_bytes = up > g->counted_bytes ? up - g->counted_bytes : 0;
   if (n->pss_bytes > n->pss_peak_bytes) n->pss_peak_bytes = n->pss_bytes;
-  if (s->report || n->sample_again_report) br_link_gauge(n);
+  bool peak =
+      n->pss_peak_bytes > g->told_peak_bytes + GAUGE_TELL_BYTES; /* a short query is over before the next heartbeat */
+  if (peak) g->told_peak_bytes = n->pss_peak_bytes;
+  if (s->report || n->sample_again_report || peak) br_link_gauge(n);
   n->sample_again_report = false;
   free(s);
   if (n->stopping) br_node_check_stopped(n);

@@ -256,6 +256,7 @@ char *br_gauge_json(br_node *n);
 typedef struct br_gauge_state {               /* of gauge.c */
   uint64_t walked_ms, walked_bytes;           /* the last walk; 0: none yet */
   uint64_t counted_bytes, counted_peak_bytes; /* the cheap counters then; the highest at any walk */
+  uint64_t told_peak_bytes;
 } br_gauge_state;
 struct br_node {
   const br_node_options *o;
