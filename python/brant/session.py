@@ -141,23 +141,16 @@ def default():
 
 def init(where="local", **options):
     """Replace the default session and return the new one. where: "local" (workers on this machine), "host:port" (listen there for
-    external_workers workers, at least one, that others start with `brant worker --join host:port`), or "ray" (one worker a node of a Ray
-    cluster, brant.ray). options: see Session, and brant.ray for Ray's."""
+    external_workers workers, at least one, that others start with `brant worker --join host:port`). options: see Session."""
     global _default
-    if where == "ray":
-        from brant import ray
-        make = ray.session
-    elif where == "local":
-        make = Session
-    else:
+    if where != "local":
         options.setdefault("external_workers", 1)
         options["listen"] = _address(where)
-        make = Session
     with _lock:
         old, _default = _default, None
         if old is not None:
             old.close()
-        _default = make(**options)
+        _default = Session(**options)
         return _default
 
 
@@ -169,7 +162,7 @@ def _address(text):
     elif ":" in host:
         host = ""
     if not (host and port.isascii() and port.isdigit() and int(port) < 65536):
-        raise errors.InvalidError(f'init wants "local", "ray" or "host:port", not {text!r}', "INVALID", "USER")
+        raise errors.InvalidError(f'init wants "local" or "host:port", not {text!r}', "INVALID", "USER")
     return host, int(port)
 
 
