@@ -80,7 +80,12 @@ static void teardown(test *t) {
   int pids[64];
   size_t n = br_udf_pids(t->p, pids, 64);
   br_udf_pools_free(t->p);
-  for (size_t i = 0; i < n; i++) assert_int_equal(kill(-pids[i], 0), -1); /* nothing is left of any group */
+  uint64_t end = br_now_ms() + WAIT_MS;
+  for (size_t i = 0; i < n;
+       i++) { /* nothing is left of any group, once init has reaped the children of what was killed */
+    while (kill(-pids[i], 0) == 0 && br_now_ms() < end) poll(NULL, 0, 2);
+    assert_int_equal(kill(-pids[i], 0), -1);
+  }
   for (size_t i = 0; i < t->n_ready; i++)
     if (t->ready[i].fd >= 0) close(t->ready[i].fd);
   br_loop_free(t->l);
