@@ -53,11 +53,11 @@ def bench_tpch(a):
     con = duckdb.connect(config={"threads": 2})
     for v in tpch.views(a.scale):
         con.execute(v)
-    print(f"\nTPC-H scale {a.scale}: one DuckDB process of 2 threads; brant 2 workers x 1 thread; medians of {a.runs}")
+    print(f"\nTPC-H scale {a.scale}: one DuckDB process of 2 threads; brant 2 workers x 1 thread, {a.mode}; medians of {a.runs}")
     print("| query | DuckDB s | brant s | ratio | DuckDB CPU s | brant CPU s | CPU ratio | stages | tasks | shuffled MB |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     total, peak, own, settings = [0.0] * 4, 0, 0, dict(x.split("=", 1) for x in a.set)
-    with brantlib.Session(workers=2, threads=1, memory=a.memory, distribute="always", settings=settings) as s:
+    with brantlib.Session(workers=2, threads=1, memory=a.memory, distribute="always", mode=a.mode, settings=settings) as s:
         for v in tpch.views(a.scale):
             s.run(v)
         for nr in only:
@@ -185,6 +185,7 @@ def main():
     ap.add_argument("--queries", default="")
     ap.add_argument("--memory", type=int, default=0, help="bytes a worker; 0: the default")
     ap.add_argument("--rows", default="10000000", help="of the shuffle benchmark")
+    ap.add_argument("--mode", default="auto", choices=["auto", "staged", "eager"], help="of tpch")
     ap.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     a = ap.parse_args()
     if a.part in ("all", "tpch"):
