@@ -13,8 +13,6 @@ import harness  # noqa: E402
 import nodes  # noqa: E402
 import workload  # noqa: E402
 
-MODES = nodes.modes()
-
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "short: in the set of CI; `make chaos` runs everything")
@@ -32,10 +30,8 @@ def answers():
     return workload.Answers("0.1")
 
 
-@pytest.fixture(params=["staged", "eager"])
+@pytest.fixture(params=nodes.MODES)
 def mode(request):
-    if request.param not in MODES:
-        pytest.skip(f"this build has no --mode {request.param}")
     return request.param
 
 

@@ -167,7 +167,7 @@ def one(answers, seed, mode, query, texts, replace, sink):
 
 
 def child(a):
-    answers, queries, modes = workload.Answers(a.scale), workload.all_queries(), nodes.modes()
+    answers, queries, modes = workload.Answers(a.scale), workload.all_queries(), nodes.MODES
     counts, end, runs, never = Counts(answers), time.monotonic() + a.seconds, 0, 0
     if a.mode:
         modes = [a.mode]
