@@ -48,6 +48,24 @@ def test_dedup_components_are_those_of_the_graph(session, tmp_path):
     assert {r["id"]: r["label"] for r in got} == want and len(got) == len(want)
 
 
+def test_repartition(capsys):
+    assert example("repartition").main(["--gb", "0.05", "--partitions", "64", "--memory", "256"]) == 0
+    out = capsys.readouterr().out
+    assert "64 partitions by key, 2 workers of 256 MB" in out and "64 partitions with rows: the same rows, each key in one partition" in out
+
+
+def test_repartition_sees_rows_that_are_lost_and_keys_that_are_split(session, tmp_path):
+    module = example("repartition")
+    files = module.make(session, tmp_path, 0.002)
+    want = module.before(session, files)
+    whole = module.after(session, files, 7)[0]
+    assert all(whole[k] == want[k] for k in want) and whole["groups"] == whole["keys"] == want["keys"] and whole["parts"] == 7
+    fewer = module.after(session, f"(SELECT * FROM {files} WHERE id <> 5)", 7)[0]
+    assert fewer["n"] == want["n"] - 1 and fewer["hashes"] != want["hashes"]
+    split = module.after(session, files, 7, "id")[0]
+    assert split["n"] == want["n"] and split["keys"] == want["keys"] and split["groups"] > 5 * want["keys"]
+
+
 def archive(path):
     """English pages, others, short ones, one whose bytes are no UTF-8, and one damaged member."""
     import gzip
