@@ -47,7 +47,8 @@ class Actions:
             return display.Preview(self._table.slice(0, n), self._types(self._table), self._table.num_rows)
         from brant import rows as reading
         rows = reading.read(self.limit(n + 1)._run())
-        return display.Preview(rows.slice(0, n), self._types(rows), rows.num_rows if rows.num_rows <= n else None)
+        there = rows.num_rows if rows.num_rows <= n else self.count_rows() if self.is_kept else None
+        return display.Preview(rows.slice(0, n), self._types(rows), there)
 
     def _types(self, table):
         """Types as they are shown: DuckDB's if they are known already, else those of the Arrow columns under DuckDB's names."""
@@ -57,22 +58,37 @@ class Actions:
         return table.types if hasattr(table, "types") else [_shown_type(f.type) for f in table.schema]
 
     def __repr__(self):
-        return str(self._preview()) if self._table is not None else display.schema_text(self.schema)
+        return str(self._preview()) if self._table is not None or self.is_kept else display.schema_text(self.schema)
 
     def _repr_html_(self):
-        return self._preview().html() if self._table is not None else display.schema_html(self.schema)
+        return self._preview().html() if self._table is not None or self.is_kept else display.schema_html(self.schema)
 
     # ---- all rows
 
-    def collect(self):
-        """Run it and keep its rows: this frame, and those made from it afterwards, read them instead of running it again."""
-        if self._table is None:
+    def persist(self):
+        """Run it and keep its rows where they are made: in parts on the workers (in this process, where it runs here). This frame, and those
+        made from it afterwards, read them instead of running it again; what is lost with a worker is made again. The rows are dropped
+        when the last of these frames is gone, or by unpersist()."""
+        if self._table is None and not self.is_kept:
             from brant import io
-            table = self._run().arrow()
-            schema = self._node.schema(self.session)
-            self._node = io.memory(table, self._own_session, schema)
-            self._table = table
+            kept = io.Kept(self._node)
+            kept.from_text(self.session)
+            self._node = kept
         return self
+
+    collect = persist
+
+    def unpersist(self):
+        """Drop the rows that persist() keeps. This frame and those made from it run its query again when they need it."""
+        if self.is_kept:
+            self._node.release()
+            self._node = self._node.node
+        return self
+
+    @property
+    def is_kept(self):
+        """Are its rows kept by persist()?"""
+        return getattr(self._node, "release", None) is not None
 
     def to_arrow(self):
         """All rows as a pyarrow.Table."""
@@ -88,7 +104,7 @@ class Actions:
         if self._table is not None:
             return self._table.__arrow_c_stream__(requested_schema)
         result = self._run()
-        io.keep(self.session, self._node)  # the capsule can't hold it
+        io.pin(self.session, self._node)  # the capsule can't hold it
         return result.__arrow_c_stream__(requested_schema)
 
     def __arrow_c_schema__(self):
@@ -125,7 +141,12 @@ class Actions:
         if self._table is not None:
             return self._table.num_rows
         from brant.expr import call, col
-        return self.agg(call("count", col("*")).alias("n")).to_arrow().column(0)[0].as_py()
+        known = self._node.rows if self.is_kept else None
+        if known is None:
+            known = self.agg(call("count", col("*")).alias("n")).to_arrow().column(0)[0].as_py()
+            if self.is_kept:
+                self._node.rows = known
+        return known
 
     __len__ = count_rows
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where DataFrames come from: files, SQL, and what Python has in memory."""
 import os
+import queue
 import re
 import sys
 import threading
@@ -14,7 +15,6 @@ from brant.plan import Raw, Table, Verbatim, invalid
 
 VALUES_ROWS = 1000  # data from Python up to this many rows stands in the SQL text itself
 VALUES_CELLS = 20000
-FILE_GROUP_ROWS = 122880
 
 
 # ---- files
@@ -260,49 +260,104 @@ class Memory(Table):
         return self._at[session]
 
 
+class Kept(Table):
+    """A result that stays where it was made: its parts on the workers, or in this process where it ran here. A session that does not have
+    it yet makes it from its query; after `release` that is in the text again."""
+
+    bulky = True
+
+    def __init__(self, node):
+        self.node, self.rows, self._at, self._released = node, None, weakref.WeakKeyDictionary(), False
+
+    def names(self, session):
+        names = self.node.names(session)
+        return names if len({n.lower() for n in names}) == len(names) else super().names(session)  # a dataset has unique ones
+
+    @property
+    def udfs(self):
+        """The functions that its text calls."""
+        return tuple(u for n in plan.walk(self.node) for u in n.udfs) if self._released else ()
+
+    def from_text(self, session):
+        """Its text behind FROM in a session, which has it then."""
+        if self._released:
+            return f"({plan.to_sql(self.node, session)})"
+        if session not in self._at:
+            self._at[session] = _inputs(session).keep(self)
+        return f"dataset({string(self._at[session])})"
+
+    def release(self):
+        """Forget the rows, in every session."""
+        self._released = True
+        for session, name in list(self._at.items()):
+            _inputs(session).forget(self, name)
+        self._at.clear()
+
+
 class _Inputs:
-    """What a session was given from memory: small tables stand in the text; others are datasets of the engine, dropped some time after
-    their frames, or, where the engine has none, files in a directory of their own, removed with the session."""
+    """The datasets of a session: what it was given from memory (small tables stand in the text instead), and results that stay. They are
+    dropped when their nodes are gone: by a thread of their own, since a garbage collection comes at any time, in any thread."""
 
     def __init__(self, session):
-        self.native, self.directory, self.count, self.gone, self.lock = session._native, None, 0, [], threading.Lock()
-        self.kept = set()
+        self.session, self.native, self.count, self.lock = weakref.ref(session), session._native, 0, threading.Lock()
+        self.pinned, self.finalizers, self.gone = set(), weakref.WeakKeyDictionary(), queue.SimpleQueue()
+        self.thread = None
 
     def add(self, memory):
-        """Text for it behind FROM."""
+        """Text for data from memory behind FROM."""
         text = _values(memory.data)
         if text is not None:
             return text
-        with self.lock:
-            self.count += 1
-            number = self.count
-        if not hasattr(self.native, "register_arrow"):
-            return f"read_parquet({string(self._file(memory.data, number))})"
-        self.sweep()
-        name = f"brant_input_{number}"
+        name = self._name("input")
         self.native.register_arrow(name, memory.data)
-        weakref.finalize(memory, self.gone.append, name).atexit = False
+        self._watch(memory, name)
         return f"dataset({string(name)})"
 
-    def sweep(self):
-        """Drop the datasets whose frames are gone. Not at once: a garbage collection comes at any time, in any thread."""
-        while self.gone:
-            self.native.drop_table(self.gone.pop())
+    def keep(self, kept):
+        """Run its query, keep the rows as a dataset; its name."""
+        session, name = self.session(), self._name("kept")
+        plan.prepare(session, kept.node)
+        session.keep(plan.to_sql(kept.node, session), name)
+        self._watch(kept, name)
+        return name
 
-    def _file(self, data, number):
-        import pyarrow.parquet as pq
+    def forget(self, node, name):
+        """Drop it now."""
+        finalizer = self.finalizers.pop(node, None)
+        self.pinned.discard(node)
+        if finalizer is not None and finalizer.detach():
+            _drop_one(self.native, name)
+
+    def _name(self, what):
         with self.lock:
-            if self.directory is None:
-                import tempfile
-                self.directory = tempfile.TemporaryDirectory(prefix="brant-inputs-")
-        path = os.path.join(self.directory.name, f"{number}.parquet")
-        pq.write_table(_parquet_ready(data), path, row_group_size=FILE_GROUP_ROWS, version="2.6", store_schema=False)
-        return path
+            self.count += 1
+            return f"brant_{what}_{self.count}"
 
-    def remove(self):
-        """Remove the files."""
-        if self.directory is not None:
-            self.directory.cleanup()
+    def _watch(self, node, name):
+        with self.lock:
+            if self.thread is None:
+                self.thread = threading.Thread(target=_drop, args=(self.native, self.gone), name="brant-drop", daemon=True)
+                self.thread.start()
+        self.finalizers[node] = finalizer = weakref.finalize(node, self.gone.put, name)
+        finalizer.atexit = False
+
+    def stop(self):
+        """The session is closed: it has dropped everything."""
+        self.gone.put(None)
+        self.pinned.clear()
+
+
+def _drop(native, gone):
+    """The thread that drops what nobody has any more."""
+    while (name := gone.get()) is not None:
+        _drop_one(native, name)
+
+
+def _drop_one(native, name):
+    try:
+        native.drop_table(name)
+    except (errors.Error, ValueError):
+        pass  # the session was closed meanwhile, and has dropped it
 
 
 _by_session = weakref.WeakKeyDictionary()
@@ -313,14 +368,14 @@ def _inputs(session):
     with _lock:
         if session not in _by_session:
             _by_session[session] = made = _Inputs(session)
-            session._at_close.append(made.remove)
+            session._at_close.append(made.stop)
+            weakref.finalize(session, made.gone.put, None).atexit = False
         return _by_session[session]
 
 
-def keep(session, node):
+def pin(session, node):
     """Datasets below this node stay until the session is closed."""
-    if hasattr(session._native, "register_arrow"):
-        _inputs(session).kept.update(n for n in plan.walk(node) if isinstance(n, Memory))
+    _inputs(session).pinned.update(n for n in plan.walk(node) if isinstance(n, (Memory, Kept)))
 
 
 def _plain_types(data):
@@ -331,22 +386,6 @@ def _plain_types(data):
         t = c.type
         if pa.types.is_dictionary(t) or pa.types.is_run_end_encoded(t):
             c = c.cast(t.value_type) if pa.types.is_dictionary(t) else pa.chunked_array([pa.compute.run_end_decode(x) for x in c.chunks], t.value_type)
-        columns.append(c)
-    return pa.Table.from_arrays(columns, names=data.column_names)
-
-
-def _parquet_ready(data):
-    """Types that Parquet has no word for, as near ones."""
-    import pyarrow as pa
-    columns = []
-    for c in data.columns:
-        t = c.type
-        if pa.types.is_null(t):
-            c = c.cast(pa.int32())
-        elif t == pa.float16():
-            c = c.cast(pa.float32())
-        elif pa.types.is_duration(t):
-            raise invalid("durations in more than a few rows can't be given to the engine yet: cast them to integers")
         columns.append(c)
     return pa.Table.from_arrays(columns, names=data.column_names)
 

@@ -105,6 +105,12 @@ class Session:
             Result(self._native.submit(statement), self._progress).arrow()
         return Result(self._native.submit(statements[-1]), self._progress)
 
+    def keep(self, text, name):
+        """Run a SELECT and keep its rows where they are made, as the table `name` of this session."""
+        query = self._native.submit(text)
+        with progress.Progress(query, progress.place(self._progress)):
+            query.persist(name)
+
     def explain(self, text, analyze=False):
         """The stages of a SELECT as text; analyze runs it and adds what was measured."""
         return self._native.explain(text, analyze)

@@ -334,6 +334,7 @@ int brant_submit(brant_session *s, const char *sql, brant_query **out, brant_err
 
 typedef struct stream_state {
   brant_query *query;
+  bool stored; /* types as they travel between our processes, not plain ones (br_schema_plain): none is changed */
   char text[BR_ERROR_MESSAGE_BYTES];
 } stream_state;
 
@@ -382,7 +383,7 @@ static int stream_schema(struct ArrowArrayStream *st, struct ArrowSchema *out) {
   if (schema == NULL && q->run != NULL && br_local_run_schema(q->run, &schema, &err) != BR_OK)
     return stream_failed(x, &err);
   int status = ArrowSchemaDeepCopy(br_schema_arrow(schema), out);
-  return status == 0 ? br_schema_plain(out) : status;
+  return status == 0 && !x->stored ? br_schema_plain(out) : status;
 }
 
 static int stream_next(struct ArrowArrayStream *st, struct ArrowArray *out) {
@@ -398,7 +399,7 @@ static int stream_next(struct ArrowArrayStream *st, struct ArrowArray *out) {
   }
   x->query->rows_out += (uint64_t)br_batch_rows(b);
   br_batch_export(b, out);
-  br_array_plain(br_schema_arrow(br_batch_schema(b)), out);
+  if (!x->stored) br_array_plain(br_schema_arrow(br_batch_schema(b)), out);
   br_batch_unref(b);
   return 0;
 }
@@ -412,6 +413,15 @@ static void stream_release(struct ArrowArrayStream *st) {
   st->release = NULL;
 }
 
+static void open_stream(brant_query *q, bool stored, struct ArrowArrayStream *out) {
+  stream_state *x = br_calloc(1, sizeof *x);
+  x->query = q;
+  x->stored = stored;
+  q->taken = true;
+  atomic_fetch_add(&q->refs, 1);
+  *out = (struct ArrowArrayStream){stream_schema, stream_next, stream_error, stream_release, x};
+}
+
 int brant_query_stream(brant_query *q, struct ArrowArrayStream *out, brant_error *err) {
   if (q->taken) {
     br_error e;
@@ -421,12 +431,14 @@ int brant_query_stream(brant_query *q, struct ArrowArrayStream *out, brant_error
     br_error_export(&e, err);
     return BR_INVALID;
   }
-  q->taken = true;
-  stream_state *x = br_calloc(1, sizeof *x);
-  x->query = q;
-  atomic_fetch_add(&q->refs, 1);
-  *out = (struct ArrowArrayStream){stream_schema, stream_next, stream_error, stream_release, x};
+  open_stream(q, false, out);
   return 0;
+}
+
+br_status br_query_stored_stream(brant_query *q, struct ArrowArrayStream *out, br_error *err) {
+  BR_TRY(br_query_take(q, err));
+  open_stream(q, true, out);
+  return BR_OK;
 }
 
 /* ---- any thread */

@@ -46,18 +46,26 @@ uint32_t br_dataset_version(br_dataset *d) {
   return version;
 }
 
+void br_dataset_workers(br_dataset *d, uint32_t *out) {
+  memset(out, 0, d->n_parts * sizeof *out);
+  if (d->run == NULL || d->run->shared_dir != NULL) return;
+  pthread_mutex_lock(&d->run->lock);
+  for (uint32_t i = 0; i < d->n_parts; i++)
+    if (d->run->results[i].ready) out[i] = d->run->results[i].id.worker;
+  pthread_mutex_unlock(&d->run->lock);
+}
+
 br_dataset *br_dataset_find(const brant_session *s, const char *name) {
   for (size_t i = 0; i < s->n_datasets; i++)
     if (strcasecmp(s->datasets[i]->name, name) == 0) return s->datasets[i];
   return NULL;
 }
 
-/* ---- reading here, in place */
+/* ---- reading here */
 
 static void free_reference(void *arg) { br_dataset_unref(arg); }
 
-static br_status open_here(void *arg, void **reader, br_error *err) {
-  br_dataset *d = arg;
+static br_status open_store_reader(br_dataset *d, br_reader **reader, br_error *err) {
   br_status status = BR_OK;
   br_read_local *local = br_calloc(d->n_parts + 1u, sizeof *local);
   for (uint32_t i = 0; i < d->n_parts && status == BR_OK; i++) {
@@ -74,14 +82,45 @@ static br_status open_here(void *arg, void **reader, br_error *err) {
                          .n_local = d->n_parts,
                          .ordered = true,
                          .buffer_bytes = READ_BYTES};
-  if (status == BR_OK) status = br_reader_open(&o, (br_reader **)reader, err);
+  if (status == BR_OK) status = br_reader_open(&o, reader, err);
   for (uint32_t i = 0; i < d->n_parts; i++) br_mapfile_unref(local[i].file);
   free(local);
   return status;
 }
 
-static br_status next_here(void *reader, br_batch **out, br_error *err) { return br_reader_next(reader, out, err); }
-static void close_here(void *reader) { br_reader_free(reader); }
+/* What this process has, or what the workers have and is fetched part by part. */
+typedef struct here {
+  br_reader *reader;
+  br_rows *rows;
+} here;
+
+static br_status open_here(void *arg, void **out, br_error *err) {
+  br_dataset *d = arg;
+  here *h = br_calloc(1, sizeof *h);
+  br_status status = BR_OK;
+  if (d->store != NULL)
+    status = open_store_reader(d, &h->reader, err);
+  else
+    h->rows = br_rows_open_kept(br_query_session(d->held), d->run, d->schema);
+  if (status != BR_OK) {
+    free(h);
+    return status;
+  }
+  *out = h;
+  return BR_OK;
+}
+
+static br_status next_here(void *arg, br_batch **out, br_error *err) {
+  here *h = arg;
+  return h->rows != NULL ? br_rows_next(h->rows, out, err) : br_reader_next(h->reader, out, err);
+}
+
+static void close_here(void *arg) {
+  here *h = arg;
+  if (h->reader != NULL) br_reader_free(h->reader);
+  br_rows_free(h->rows);
+  free(h);
+}
 
 /* ---- names */
 
@@ -109,16 +148,14 @@ static void drop_view(brant_session *s, const char *name) {
 
 /* The session takes the reference, also on failure. */
 static br_status publish(brant_session *s, br_dataset *d, br_error *err) {
-  br_engine_dataset here = {
-      .schema = d->schema,
-      .rows = d->rows,
-      .refused = d->store == NULL ? "this table lies on the workers: it can't be read in the caller's process" : NULL,
-      .arg = br_dataset_ref(d),
-      .open = open_here,
-      .next = next_here,
-      .close = close_here,
-      .free = free_reference};
-  br_status status = br_engine_dataset_put(s->engine, d->name, &here, err);
+  br_engine_dataset table = {.schema = d->schema,
+                             .rows = d->rows,
+                             .arg = br_dataset_ref(d),
+                             .open = open_here,
+                             .next = next_here,
+                             .close = close_here,
+                             .free = free_reference};
+  br_status status = br_engine_dataset_put(s->engine, d->name, &table, err);
   if (status == BR_OK) {
     status = make_view(s, d->name, err);
     if (status != BR_OK) br_engine_dataset_drop(s->engine, d->name);
@@ -342,7 +379,16 @@ static br_status run_import(brant_session *s, br_session *on, intake *x, br_erro
 
 /* ---- names and types */
 
-/* Unique ones, by which DuckDB can tell the columns apart. */
+/* A name that none of those before has, by which DuckDB can tell the columns apart. Free it. */
+static char *fresh_name(const char *name, size_t at, const char *const *before, size_t n) {
+  bool taken = !*name;
+  for (size_t j = 0; j < n && !taken; j++) taken = strcasecmp(before[j], name) == 0;
+  if (!taken) return br_strdup(name);
+  char *first = br_asprintf("%s_%zu", *name ? name : "column", at), *out = fresh_name(first, at, before, n);
+  free(first);
+  return out;
+}
+
 static br_status take_schema(intake *x, br_error *err) {
   struct ArrowSchema given = {0};
   int code = x->stream->get_schema(x->stream, &given);
@@ -357,16 +403,18 @@ static br_status take_schema(intake *x, br_error *err) {
   given.release(&given);
   if (code != 0)
     return br_fail(err, BR_OUT_OF_MEMORY, BR_BLAME_USER, "no memory for the columns of the table %s", x->d->name);
-  for (int64_t i = 0; i < own.n_children; i++) {
-    const char *name = own.children[i]->name ? own.children[i]->name : "";
-    bool taken = !*name;
-    for (int64_t j = 0; j < i && !taken; j++) taken = strcasecmp(own.children[j]->name, name) == 0;
-    if (!taken) continue;
-    char *fresh = br_asprintf("%s_%lld", *name ? name : "column", (long long)i);
-    code = ArrowSchemaSetName(own.children[i], fresh);
+  const char **before = br_calloc((size_t)own.n_children, sizeof *before);
+  for (size_t i = 0; i < (size_t)own.n_children && code == 0; i++) {
+    struct ArrowSchema *c = own.children[i];
+    char *fresh = fresh_name(c->name ? c->name : "", i, before, i);
+    code = ArrowSchemaSetName(c, fresh);
+    before[i] = c->name;
     free(fresh);
   }
-  return br_schema_new(&own, &x->given, err);
+  free(before);
+  if (code == 0) return br_schema_new(&own, &x->given, err);
+  own.release(&own);
+  return br_fail(err, BR_OUT_OF_MEMORY, BR_BLAME_USER, "no memory for the columns of the table %s", x->d->name);
 }
 
 static br_status never(void *arg, void **reader, br_error *err) {
@@ -456,6 +504,12 @@ int brant_register_arrow(brant_session *s, const char *name, struct ArrowArraySt
 
 /* ---- a result that stays */
 
+static char **unique_names(const br_query *q) {
+  char **out = br_calloc(q->n_columns + 1, sizeof *out);
+  for (size_t i = 0; i < q->n_columns; i++) out[i] = fresh_name(q->names[i], i, (const char *const *)out, i);
+  return out;
+}
+
 static br_status describe_result(brant_session *s, br_dataset *d, br_error *err) {
   br_query *q = d->run;
   const br_stage_run *last = &q->runs[q->n_runs - 1];
@@ -472,8 +526,12 @@ static br_status describe_result(brant_session *s, br_dataset *d, br_error *err)
     d->bytes += d->part_bytes[i] = last->tasks[i].bytes_out;
   }
   pthread_mutex_unlock(&q->lock);
-  return br_session_schema(s->db, (const char *const *)d->types, (const char *const *)q->names, d->n_columns,
-                           &d->schema, err);
+  char **names = unique_names(q);
+  br_status status = br_session_schema(s->db, (const char *const *)d->types, (const char *const *)names, d->n_columns,
+                                       &d->schema, err);
+  for (size_t i = 0; i < q->n_columns; i++) free(names[i]);
+  free(names);
+  return status;
 }
 
 static br_status persist(brant_session *s, brant_query *query, const char *name, br_error *err) {
@@ -497,8 +555,10 @@ int brant_query_persist(brant_query *query, const char *name, brant_error *err) 
   br_error e;
   br_error_clear(&e);
   if (br_query_inside(query) == NULL) { /* it runs in this process: its rows are given like any others */
-    int status = brant_query_stream(query, &stream, err);
-    return status == 0 ? brant_register_arrow(s, name, &stream, err) : status;
+    br_status given = br_query_stored_stream(query, &stream, &e);
+    if (given == BR_OK) return brant_register_arrow(s, name, &stream, err);
+    br_error_export(&e, err);
+    return given;
   }
   br_status status = br_query_take(query, &e);
   if (status == BR_OK) status = persist(s, query, name, &e);

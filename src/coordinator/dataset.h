@@ -31,6 +31,8 @@ br_dataset *br_dataset_ref(br_dataset *d);
 void br_dataset_unref(br_dataset *d);
 /* Of its output table, now. Takes the kept query's lock. */
 uint32_t br_dataset_version(br_dataset *d);
+/* The worker that has each part now, [n_parts]; 0: no worker, or none yet. Takes the kept query's lock. */
+void br_dataset_workers(br_dataset *d, uint32_t *out);
 /* The dataset of that name in the session, without a reference; NULL: none. */
 br_dataset *br_dataset_find(const brant_session *s, const char *name);
 void br_datasets_drop_all(brant_session *s);
@@ -46,6 +48,8 @@ void br_driver_keep_result(struct br_driver *d, br_query *q);
 br_query *br_query_inside(brant_query *q);
 brant_session *br_query_session(brant_query *q);
 BR_MUST_USE br_status br_query_take(brant_query *q, br_error *err); /* the result goes nowhere else */
+/* Its rows in the types that DuckDB has, where plain Arrow has none (HUGEINT). */
+BR_MUST_USE br_status br_query_stored_stream(brant_query *q, struct ArrowArrayStream *out, br_error *err);
 BR_MUST_USE br_status br_query_wait_result(brant_query *q, br_error *err);
 void br_query_hold(brant_query *q);
 

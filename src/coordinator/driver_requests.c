@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/util.h"
+#include "coordinator/dataset.h"
 #include "coordinator/driver_inside.h"
 
 typedef struct request {
@@ -43,6 +44,26 @@ static void on_deadline(void *arg) {
   br_driver_step(d, &e); /* q may be gone now */
 }
 
+/* The workers that have most of what the tasks read of a dataset; NULL: of none. */
+static const uint32_t *near(const br_stage_run *r, br_arena *arena) {
+  const br_dataset_scan *s = NULL;
+  for (size_t i = 0; r->datasets != NULL && i < r->plan->n_scans && s == NULL; i++)
+    if (r->datasets[i].cuts != NULL && r->datasets[i].dataset->store == NULL) s = &r->datasets[i];
+  if (s == NULL) return NULL;
+  uint32_t *at = br_arena_alloc(arena, (s->dataset->n_parts + 1u) * sizeof *at);
+  uint32_t *out = br_arena_alloc(arena, (r->n_tasks + 1u) * sizeof *out);
+  br_dataset_workers(s->dataset, at);
+  for (uint32_t t = 0; t < r->n_tasks; t++) {
+    uint64_t most = 0, bytes = 0;
+    out[t] = 0;
+    for (uint32_t p = s->cuts[t]; p < s->cuts[t + 1]; p++) { /* parts of one worker follow each other */
+      bytes = (p > s->cuts[t] && at[p] == at[p - 1] ? bytes : 0) + s->dataset->part_bytes[p] + 1;
+      if (bytes > most) most = bytes, out[t] = at[p];
+    }
+  }
+  return out;
+}
+
 static void handle_submit(void *arg) {
   request *r = arg;
   br_driver *d = r->d;
@@ -65,6 +86,7 @@ static void handle_submit(void *arg) {
                                  .n_inputs = s->n_inputs,
                                  .indeterminate = s->indeterminate,
                                  .result = i + 1 == q->n_runs,
+                                 .near = near(&q->runs[i], arena),
                                  .splittable = br_stage_splittable(s),
                                  .outlives = q->shared_dir != NULL};
   }

@@ -22,6 +22,7 @@
 #define TASKS_PER_SLOT_CALLING \
   2 /* at least, of a stage that calls users' functions, which may take long for each row */
 #define PARTITIONS_MOST 4096u
+#define PART_LEAST_BYTES (1u << 20) /* less of a dataset is not worth a task of its own on the worker that has it */
 #define TABLE_SPLIT_ROWS 2000000u
 #define SPLITS_MOST 100000u
 
@@ -226,7 +227,27 @@ static br_status split_archives(brant_session *s, br_stage_run *r, size_t i, boo
   return BR_OK;
 }
 
-/* Parts that follow each other, as many a task as it takes. */
+/* Parts that follow each other, as many a task as it takes for its share; of one worker, where they are not tiny. */
+static void cut_dataset(br_dataset *d, br_stage_run *r, size_t i, const char *text, uint32_t slots) {
+  uint32_t n = slots * TASKS_PER_SLOT < d->n_parts ? slots * TASKS_PER_SLOT : d->n_parts;
+  uint32_t *at = br_calloc(d->n_parts + 1u, sizeof *at), first = 0, share = 1;
+  uint64_t rows = 0, bytes = 0;
+  r->datasets[i].cuts = br_calloc(d->n_parts + 2u, sizeof *r->datasets[i].cuts);
+  br_dataset_workers(d, at);
+  for (uint32_t p = 0; p < d->n_parts; p++) {
+    rows += d->part_rows[p];
+    bytes += d->part_bytes[p];
+    bool elsewhere = p + 1 < d->n_parts && at[p + 1] != at[first] && bytes >= PART_LEAST_BYTES;
+    bool full = p + 1 == (uint32_t)((uint64_t)d->n_parts * share / n);
+    share += full;
+    if (!full && !elsewhere) continue;
+    add_split(r, br_strdup(text), rows);
+    r->datasets[i].cuts[r->n_tasks] = first = p + 1;
+    rows = bytes = 0;
+  }
+  free(at);
+}
+
 static br_status split_dataset(brant_session *s, br_stage_run *r, size_t i, bool spread, uint32_t slots,
                                br_error *err) {
   br_dataset *d = br_dataset_find(s, r->plan->scans[i].scan.table);
@@ -240,15 +261,7 @@ static br_status split_dataset(brant_session *s, br_stage_run *r, size_t i, bool
     r->whole_sql[i] = text;
     return BR_OK;
   }
-  uint32_t n = slots * TASKS_PER_SLOT < d->n_parts ? slots * TASKS_PER_SLOT : d->n_parts;
-  r->datasets[i].cuts = br_calloc(n + 2u, sizeof *r->datasets[i].cuts);
-  for (uint32_t k = 0; k < n; k++) {
-    uint32_t end = (uint32_t)((uint64_t)d->n_parts * (k + 1) / n);
-    uint64_t rows = 0;
-    for (uint32_t p = r->datasets[i].cuts[k]; p < end; p++) rows += d->part_rows[p];
-    r->datasets[i].cuts[k + 1] = end;
-    add_split(r, br_strdup(text), rows);
-  }
+  cut_dataset(d, r, i, text, slots);
   free(text);
   return BR_OK;
 }
@@ -458,6 +471,14 @@ static bool reads_dataset(const brant_session *s, const br_plan *plan, const br_
   return false;
 }
 
+/* Rows of a dataset come to a task once; a recursion reads them in each of its rounds. */
+static bool reads_in_recursion(const brant_session *s, const br_plan *plan, const br_node *n) {
+  if (n->kind == BR_NODE_RECURSIVE_CTE && reads_dataset(s, plan, n, false)) return true;
+  for (size_t i = 0; i < n->n_children; i++)
+    if (reads_in_recursion(s, plan, n->children[i])) return true;
+  return false;
+}
+
 /* Enough to decide without workers: true if it runs in this process. */
 static bool decide_here(brant_session *s, const br_plan *plan, const br_planned *planned, uint64_t bytes, bool force,
                         bool calls, br_prepared *p) {
@@ -466,6 +487,8 @@ static bool decide_here(brant_session *s, const br_plan *plan, const br_planned 
     why = "its plan can't be sent elsewhere, and this session has tables in its memory";
   if (why == NULL && planned->columns == 0) why = "it stands for several statements";
   if (why == NULL && s->options.distribute == BRANT_DISTRIBUTE_NEVER) why = "distribute is never";
+  if (why == NULL && plan != NULL && reads_in_recursion(s, plan, plan->root))
+    why = "a recursion reads a table of the session's again and again";
   if (why == NULL && plan != NULL && reads_dataset(s, plan, plan->root, true)) return false;
   if (why == NULL && !force && !calls && s->options.distribute == BRANT_DISTRIBUTE_AUTO &&
       bytes < s->settings.small_bytes)

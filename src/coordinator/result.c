@@ -26,6 +26,7 @@ struct br_rows {
   pthread_mutex_t lock; /* guards reader against cancel */
   br_reader *reader;
   bool cancelled;
+  bool kept; /* the outputs stay for others: nothing is told of what was read */
 };
 
 /* The query's lock is held. */
@@ -37,6 +38,7 @@ static void on_worker_gone(void *arg, uint32_t worker) {
 }
 
 static void listen_to_losses(br_rows *r, bool on) {
+  if (r->kept) return; /* one listener a query; a reader of a kept result sees the connection close */
   pthread_mutex_lock(&r->query->lock);
   r->query->worker_gone = on ? on_worker_gone : NULL;
   r->query->gone_arg = on ? r : NULL;
@@ -57,6 +59,16 @@ br_status br_rows_open(brant_session *s, br_query *q, br_rows **out, br_error *e
   listen_to_losses(r, true);
   *out = r;
   return BR_OK;
+}
+
+br_rows *br_rows_open_kept(brant_session *s, br_query *q, br_schema *schema) {
+  br_rows *r = br_calloc(1, sizeof *r);
+  r->session = s;
+  r->query = br_query_ref(q);
+  r->schema = br_schema_ref(schema);
+  r->kept = true;
+  pthread_mutex_init(&r->lock, NULL);
+  return r;
 }
 
 br_schema *br_rows_schema(br_rows *r) { return r->schema; }
@@ -90,7 +102,7 @@ static br_status check_files(br_rows *r, br_error *err) {
 
 static br_status open_part(br_rows *r, br_error *err) {
   BR_TRY(wait_part(r, &r->part, err));
-  if (r->at + 1 == r->query->n_results) BR_TRY(check_files(r, err));
+  if (r->at + 1 == r->query->n_results && !r->kept) BR_TRY(check_files(r, err));
   const br_result_part *part = &r->part;
   bool shared = r->query->shared_dir != NULL;
   const br_shuffle_backend *backend = shared ? &br_files_backend : &br_flight_backend;
@@ -147,10 +159,12 @@ static void close_part(br_rows *r) {
 static void part_read(br_rows *r) {
   br_query *q = r->query;
   close_part(r);
-  pthread_mutex_lock(&q->lock);
-  q->results[r->at].read = true;
-  pthread_mutex_unlock(&q->lock);
-  br_driver_result_read(r->session->driver, &r->part.id.made_by);
+  if (!r->kept) {
+    pthread_mutex_lock(&q->lock);
+    q->results[r->at].read = true;
+    pthread_mutex_unlock(&q->lock);
+    br_driver_result_read(r->session->driver, &r->part.id.made_by);
+  }
   r->at++;
   r->given = false;
 }
@@ -215,7 +229,8 @@ br_status br_rows_next(br_rows *r, br_batch **out, br_error *err) {
     }
     part_read(r);
   }
-  br_query *q = r->query; /* every row is here; the last state change tells about the end */
+  if (r->kept) return BR_OK; /* its query goes on as long as it is kept */
+  br_query *q = r->query;    /* every row is here; the last state change tells about the end */
   pthread_mutex_lock(&q->lock);
   while (q->state == BR_QUERY_RUNNING || q->state == BR_QUERY_NEW) pthread_cond_wait(&q->changed, &q->lock);
   br_status status = BR_OK;
@@ -246,7 +261,7 @@ void br_rows_free(br_rows *r) {
   listen_to_losses(r, false);
   close_part(r);
   pthread_mutex_lock(&r->query->lock);
-  bool over = r->query->state == BR_QUERY_DONE || r->query->state == BR_QUERY_FAILED;
+  bool over = r->kept || r->query->state == BR_QUERY_DONE || r->query->state == BR_QUERY_FAILED;
   pthread_mutex_unlock(&r->query->lock);
   if (!over && r->session->driver != NULL) br_driver_forget(r->session->driver, r->query->id);
   br_schema_unref(r->schema);

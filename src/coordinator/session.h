@@ -122,6 +122,8 @@ void br_session_free(brant_session *s);  /* what is not network; for session_wor
 /* ---- rows of a result, wire types as stages store them */
 typedef struct br_rows br_rows;
 BR_MUST_USE br_status br_rows_open(brant_session *s, br_query *q, br_rows **out, br_error *err);
+/* Of a result that stays on the workers, any number of times; any thread. schema: of its outputs. */
+br_rows *br_rows_open_kept(brant_session *s, br_query *q, br_schema *schema);
 br_schema *br_rows_schema(br_rows *r);
 BR_MUST_USE br_status br_rows_next(br_rows *r, br_batch **out, br_error *err); /* *out NULL: end */
 uint32_t br_rows_part(const br_rows *r); /* number of the result task that gave the last batch */

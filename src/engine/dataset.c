@@ -125,10 +125,6 @@ static void free_run(br_run_ctx *c) {
 static void init(duckdb_init_info info) {
   named *x = duckdb_init_get_bind_data(info);
   br_error err;
-  if (x->d.refused) {
-    duckdb_init_set_error(info, x->d.refused);
-    return;
-  }
   own_run *r = br_calloc(1, sizeof *r);
   atomic_fetch_add(&x->refs, 1);
   r->table = x;

@@ -85,7 +85,6 @@ BR_MUST_USE br_status br_session_plan_function(br_session *s, const char *name, 
 typedef struct br_engine_dataset {
   br_schema *schema; /* with the names of its columns, unique; a reference is taken */
   uint64_t rows;
-  const char *refused; /* not NULL: it can't be read in this process, and why (static) */
   void *arg;
   /* A reader of all rows in order: next is called by one thread at a time; *out NULL: end. */
   br_status (*open)(void *arg, void **reader, br_error *err);

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ready tasks and held tasks. A stage lists its ready tasks: list 0 for "anywhere", list 1 + w for those whose FORWARD input
- * lies on worker w; those that need a worker for themselves wait elsewhere (alone.c). Tasks that failed wait in a heap by time. One thread; a task is in at most one list, and has at most one entry in
+ * Ready tasks and held tasks. A stage lists its ready tasks: list 0 for "anywhere", list 1 + w for those whose FORWARD input, or
+ * what they read beside inputs (near), lies on worker w; those that need a worker for themselves wait elsewhere (alone.c). Tasks that failed wait in a heap by time. One thread; a task is in at most one list, and has at most one entry in
  * the heap, so both are O(tasks).
  */
 #include "base/mem.h"
 #include "schedule/state.h"
 
-/* The worker that holds what the task reads by FORWARD; NONE: no such input, or that worker takes nothing. */
+static bool takes_tasks(const sched_worker *w, const sched_task *t) {
+  return w->state == SCHED_LIVE && !w->draining && w->id != t->avoid;
+}
+
+/* The worker that holds what the task reads by FORWARD, or is near to; NONE: there is none, or it takes nothing. */
 static uint32_t preferred_worker(const br_sched *s, const sched_query *q, const sched_stage *st, uint32_t task) {
   for (size_t k = 0; k < st->n_inputs; k++) {
     const br_sched_input *in = &st->inputs[k];
@@ -16,11 +20,11 @@ static uint32_t preferred_worker(const br_sched *s, const sched_query *q, const 
     const sched_task *from = &p->tasks[task - in->first];
     uint32_t at = from->alive ? from->output_at : from->running_on;
     if (at == BR_SCHED_NONE || p->outlives) continue;
-    const sched_worker *w = &s->workers[at];
-    if (w->draining || w->id == st->tasks[task].avoid) continue;
-    return at;
+    if (takes_tasks(&s->workers[at], &st->tasks[task])) return at;
   }
-  return BR_SCHED_NONE;
+  uint32_t near =
+      st->near == NULL || st->near[task] == 0 ? 0 : (uint32_t)(uintptr_t)br_map_get(s->worker_by_id, st->near[task]);
+  return near > 0 && takes_tasks(&s->workers[near - 1], &st->tasks[task]) ? near - 1 : BR_SCHED_NONE;
 }
 
 static void need_list(sched_stage *st, uint32_t list) {

@@ -60,7 +60,9 @@ typedef struct br_sched_stage {
   bool indeterminate;
   bool result;     /* its outputs are read by the caller: kept until br_ev_result_read */
   bool splittable; /* an attempt may do its work in passes (RUN with passes > 1), each over a part of its keys */
-  bool outlives;   /* its outputs do not die with the worker that made them (shared files) */
+  const uint32_t
+      *near;     /* [tasks], or NULL: the worker (id) that has what the task reads beside its inputs, 0: none; a wish */
+  bool outlives; /* its outputs do not die with the worker that made them (shared files) */
 } br_sched_stage;
 typedef enum br_sched_mode { BR_SCHED_STAGED, BR_SCHED_EAGER } br_sched_mode;
 

@@ -44,6 +44,7 @@ static void free_query_memory(sched_query *q) {
     free(st->consumers);
     free(st->tasks);
     free(st->reads);
+    free(st->near);
     free(st->lists);
     free(st->times);
   }
@@ -104,6 +105,11 @@ static void init_stage(sched_stage *st, const br_sched_stage *from) {
   st->inputs = br_calloc(from->n_inputs, sizeof *st->inputs);
   if (from->n_inputs) memcpy(st->inputs, from->inputs, from->n_inputs * sizeof *st->inputs);
   for (size_t k = 0; k < from->n_inputs; k++) st->forward |= from->inputs[k].kind == BR_READ_FORWARD;
+  if (from->near != NULL) {
+    st->near = br_calloc(from->tasks, sizeof *st->near);
+    if (from->tasks) memcpy(st->near, from->near, from->tasks * sizeof *st->near);
+    st->forward = true;
+  }
   st->tasks = br_calloc(from->tasks, sizeof *st->tasks);
   st->reads = br_calloc(from->tasks * from->n_inputs, sizeof *st->reads);
   for (uint32_t t = 0; t < from->tasks; t++) {
@@ -256,7 +262,8 @@ uint64_t br_sched_memory_bytes(const br_sched *s) {
     n += sizeof *q + q->n_stages * sizeof(sched_stage) + (q->doom ? sizeof *q->doom : 0);
     for (uint32_t k = 0; k < q->n_stages; k++) {
       const sched_stage *st = &q->stages[k];
-      n += (uint64_t)st->n_tasks * (sizeof(sched_task) + st->n_inputs * sizeof *st->reads) +
+      n += (uint64_t)st->n_tasks *
+               (sizeof(sched_task) + st->n_inputs * sizeof *st->reads + (st->near ? sizeof *st->near : 0)) +
            st->n_inputs * sizeof *st->inputs + st->n_consumers * sizeof *st->consumers +
            st->n_lists * sizeof *st->lists + (st->times ? BR_SCHED_TIME_BUCKETS * sizeof *st->times : 0);
     }

@@ -81,6 +81,7 @@ typedef struct sched_stage {
   sched_consumer *consumers;
   size_t n_consumers;
   sched_task *tasks;
+  uint32_t *near;  /* [task]: id of the worker where it would rather run, 0: none; NULL: for no task */
   uint32_t *reads; /* [task * n_inputs + input]: table version that the newest attempt reads */
   bool indeterminate, result, outlives, splittable;
   bool last;          /* neither result nor consumers: its work counts, not its output */
@@ -90,7 +91,7 @@ typedef struct sched_stage {
   bool retired;       /* RETIRE_STAGE was said for the present outputs */
   bool closed;        /* none of its tasks can have to run again, whatever is lost (of the last plan) */
   bool dirty;         /* outputs changed since the table was published */
-  bool forward;       /* has a FORWARD input: ready tasks are listed by worker */
+  bool forward;       /* has a FORWARD input, or near: ready tasks are listed by worker */
   uint32_t version;   /* of the published table, 0: none yet */
   uint32_t todo;      /* tasks with will */
   uint32_t flying;    /* tasks with an attempt under way that tables may name */

@@ -92,6 +92,32 @@ static void test_weights(void **state) {
   h_free(h);
 }
 
+static uint32_t where(const harness *h, uint32_t task) {
+  for (size_t i = 0; i < h->n_runs; i++)
+    if (h->runs[i].attempt.task == task) return h->runs[i].worker;
+  return 0;
+}
+
+/* What tasks read beside their inputs: where it lies they run first, and elsewhere when there is room; a worker that is gone is
+ * nobody's wish. */
+static void test_tasks_go_near_what_they_read(void **state) {
+  (void)state;
+  harness *h = h_new(NULL);
+  const uint32_t near[] = {3, 3, 1, 0, 9, 1};
+  for (uint32_t w = 1; w <= 3; w++) h_join(h, w, 1);
+  h_query(h, 1, (br_sched_stage[]){{.tasks = 6, .near = near, .result = true}}, 1);
+  assert_int_equal(where(h, 0), 3);
+  assert_int_equal(where(h, 2), 1);
+  assert_int_equal(where(h, 3), 2); /* list 0: nobody else wants worker 2 */
+  h_done(h, 1, 0, 0);
+  assert_int_equal(where(h, 1), 3);
+  h_done(h, 1, 0, 3);
+  assert_int_equal(where(h, 4), 2); /* there is no worker 9 */
+  h_done(h, 1, 0, 4);
+  assert_int_equal(where(h, 5), 2); /* its worker has no slot, but another one has */
+  h_free(h);
+}
+
 static void test_independent_stages_run_together(void **state) {
   (void)state;
   harness *h = h_new(NULL);
@@ -258,6 +284,7 @@ int main(void) {
       cmocka_unit_test(test_slots_are_never_oversubscribed),
       cmocka_unit_test(test_queries_share_fairly),
       cmocka_unit_test(test_weights),
+      cmocka_unit_test(test_tasks_go_near_what_they_read),
       cmocka_unit_test(test_independent_stages_run_together),
       cmocka_unit_test(test_worker_that_joins_later_gets_the_tables),
       cmocka_unit_test(test_indeterminate_output_rolls_its_readers_back),
