@@ -163,7 +163,8 @@ def test_what_runs_in_this_process_reads_it_too(cluster, path, tmp_path):
     cluster.execute(f"CREATE TABLE here AS {text}").arrow()
     assert cluster.execute("SELECT count(*) AS n, sum(id) AS s FROM here").arrow().to_pylist() == [{"n": len(ids), "s": sum(ids)}]
     cluster.execute("DROP TABLE here").arrow()
-    sql = f"WITH RECURSIVE r AS (SELECT min(id) AS i FROM ({text}) UNION ALL SELECT r.i + 37 FROM r JOIN ({text}) t ON t.id = r.i + 37 WHERE r.i < 200) SELECT * FROM r"
+    with_cte = f"WITH RECURSIVE r AS (SELECT min(id) AS i FROM ({text}) UNION ALL SELECT r.i + 37 FROM r JOIN ({text}) t ON t.id = r.i + 37 "
+    sql = with_cte + "WHERE r.i < 200) SELECT * FROM r"
     assert [r["i"] for r in cluster.execute(sql).arrow().to_pylist()] == [1, 38, 75, 112, 149, 186, 223]
     assert {r["column_name"]: r["count"] for r in kept.summarize().iter_rows()} == dict.fromkeys(["id", "k", "s"], len(ids))
     assert len(list(kill_all(cluster))) >= 2
