@@ -152,8 +152,9 @@ BRANT_API void brant_interrupt(brant_session *session);
 /* The result as an Arrow C stream: rows in order, batch by batch, each as soon as it is ready. The stream holds the query:
  * release it in any order with brant_query_free. Can be taken once. get_next blocks; its error text is get_last_error. */
 BRANT_API int brant_query_stream(brant_query *query, struct ArrowArrayStream *out, brant_error *err);
-/* Ask it to stop. Any thread, any time, more than once. The stream then ends with BRANT_CANCELLED within a second, wherever it runs.
- * (brant_query_free of a query in this process waits until DuckDB has looked, which some joins over ranges do seldom.) */
+/* Ask it to stop. Any thread, any time before brant_query_free, more than once; NULL is fine. The stream then ends with
+ * BRANT_CANCELLED within a second, wherever it runs. (brant_query_free of a query in this process waits until DuckDB has looked,
+ * which some joins over ranges do seldom.) */
 BRANT_API void brant_query_cancel(brant_query *query);
 /* The first error of the query: returns its code and fills *err; 0 when there is none (yet). Any thread. */
 BRANT_API int brant_query_error(brant_query *query, brant_error *err);

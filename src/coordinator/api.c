@@ -445,6 +445,7 @@ br_status br_query_stored_stream(brant_query *q, struct ArrowArrayStream *out, b
 
 void brant_query_cancel(brant_query *q) {
   br_error why;
+  if (q == NULL) return;
   br_fail(&why, BR_CANCELLED, BR_BLAME_USER, "the query was cancelled");
   pthread_mutex_lock(&q->lock);
   q->cancelled = true;

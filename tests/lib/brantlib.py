@@ -8,6 +8,7 @@ import ctypes as C
 import json as jsonlib
 import os
 import pathlib
+import threading
 
 import pyarrow as pa
 
@@ -80,15 +81,20 @@ def _load():
 
 
 class Query:
-    """One submitted statement."""
+    """One submitted statement. cancel() and stats() are for any thread; a cancel() that comes after free() does nothing, as the handle is
+    somebody else's memory by then. Whoever frees it sees to it that nobody reads just then."""
 
     def __init__(self, session, handle):
-        self._s, self._h = session, handle
+        self._s, self._h, self._lock = session, handle, threading.Lock()
+
+    def _handle(self):
+        assert self._h, "this query was freed"
+        return self._h
 
     def reader(self):
         """The result as a pyarrow.RecordBatchReader (once)."""
         st, err = _Stream(), _Error()
-        if self._s.lib.brant_query_stream(self._h, C.byref(st), C.byref(err)):
+        if self._s.lib.brant_query_stream(self._handle(), C.byref(st), C.byref(err)):
             raise BrantError(err)
         return pa.RecordBatchReader._import_from_c(C.addressof(st))
 
@@ -98,27 +104,34 @@ class Query:
             return self.reader().read_all()
         except (OSError, pa.ArrowException, MemoryError):
             err = _Error()
-            if self._s.lib.brant_query_error(self._h, C.byref(err)):
+            if self._s.lib.brant_query_error(self._handle(), C.byref(err)):
                 raise BrantError(err) from None
             raise
 
     def persist(self, name):
         err = _Error()
-        if self._s.lib.brant_query_persist(self._h, name.encode(), C.byref(err)):
+        if self._s.lib.brant_query_persist(self._handle(), name.encode(), C.byref(err)):
             raise BrantError(err)
 
     def cancel(self):
-        self._s.lib.brant_query_cancel(self._h)
+        with self._lock:
+            if self._h:
+                self._s.lib.brant_query_cancel(self._h)
 
     def stats(self):
         st = Stats(size=C.sizeof(Stats))
-        self._s.lib.brant_query_stats(self._h, C.byref(st))
+        with self._lock:
+            self._s.lib.brant_query_stats(self._handle(), C.byref(st))
         return st
 
     def free(self):
-        if self._h:
-            self._s.lib.brant_query_free(self._h)
-            self._h = None
+        with self._lock:
+            handle, self._h = self._h, None
+        if handle:
+            self._s.lib.brant_query_free(handle)
+
+
+_OPEN = set()  # sessions: one that nobody holds any more would take its callbacks along while the engine calls them
 
 
 class Session:
@@ -135,19 +148,24 @@ class Session:
         self._h, err = C.c_void_p(), _Error()
         if self.lib.brant_open(C.byref(o), C.byref(self._h), C.byref(err)):
             raise BrantError(err)
+        _OPEN.add(self)
         for k, v in (settings or {}).items():
             self.set(k, v)
 
+    def _handle(self):
+        assert self._h, "this session is closed"
+        return self._h
+
     def set(self, name, value):
         err = _Error()
-        if self.lib.brant_set(self._h, name.encode(), str(value).encode(), C.byref(err)):
+        if self.lib.brant_set(self._handle(), name.encode(), str(value).encode(), C.byref(err)):
             raise BrantError(err)
 
     def subscribe(self, fn):
         """fn(event as a dict) for each event, called on the engine's thread."""
         self._event_fns = getattr(self, "_event_fns", []) + [EVENT_FN(lambda _, text: fn(jsonlib.loads(text)))]
         err = _Error()
-        if self.lib.brant_subscribe(self._h, self._event_fns[-1], None, C.byref(err)):
+        if self.lib.brant_subscribe(self._handle(), self._event_fns[-1], None, C.byref(err)):
             raise BrantError(err)
 
     def register(self, name, data):
@@ -155,20 +173,20 @@ class Session:
         st, err = _Stream(), _Error()
         reader = data if isinstance(data, pa.RecordBatchReader) else pa.RecordBatchReader.from_batches(data.schema, data.to_batches())
         reader._export_to_c(C.addressof(st))
-        if self.lib.brant_register_arrow(self._h, name.encode(), C.byref(st), C.byref(err)):
+        if self.lib.brant_register_arrow(self._handle(), name.encode(), C.byref(st), C.byref(err)):
             raise BrantError(err)
 
     def drop_table(self, name):
         err = _Error()
-        if self.lib.brant_drop_table(self._h, name.encode(), C.byref(err)):
+        if self.lib.brant_drop_table(self._handle(), name.encode(), C.byref(err)):
             raise BrantError(err)
 
     def interrupt(self):
-        self.lib.brant_interrupt(self._h)
+        self.lib.brant_interrupt(self._handle())
 
     def submit(self, sql):
         q, err = C.c_void_p(), _Error()
-        if self.lib.brant_submit(self._h, sql.encode(), C.byref(q), C.byref(err)):
+        if self.lib.brant_submit(self._handle(), sql.encode(), C.byref(q), C.byref(err)):
             raise BrantError(err)
         return Query(self, q)
 
@@ -183,7 +201,7 @@ class Session:
 
     def explain(self, sql, analyze=False, json=False):
         text, err = C.c_void_p(), _Error()
-        if self.lib.brant_explain(self._h, sql.encode(), int(analyze), int(json), C.byref(text), C.byref(err)):
+        if self.lib.brant_explain(self._handle(), sql.encode(), int(analyze), int(json), C.byref(text), C.byref(err)):
             raise BrantError(err)
         try:
             return C.string_at(text).decode()
@@ -194,6 +212,7 @@ class Session:
         if self._h:
             self.lib.brant_close(self._h)
             self._h = None
+            _OPEN.discard(self)
 
     def __enter__(self):
         return self

@@ -309,6 +309,7 @@ static void *cancel_when_running(void *arg) {
   for (double end = now() + 60; stats.tasks_running == 0 && now() < end; usleep(1000)) brant_query_stats(arg, &stats);
   brant_query_cancel(arg);
   brant_query_cancel(arg); /* twice is fine */
+  brant_query_cancel(NULL);
   return stats.tasks_running > 0 ? arg : NULL;
 }
 
