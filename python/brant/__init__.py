@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # for editors and checkers; what Python itself does is below
     from brant.grouped import GroupedDataFrame
     from brant.io import (concat, from_arrow, from_glob_path, from_pandas, from_polars, from_pydict, from_pylist, range, read_arrow,
                           read_blob, read_csv, read_json, read_parquet, read_sql, read_text, read_warc, sql, table)
+    from brant.joins import broadcast
     from brant.session import Result, Session, init, shutdown
     from brant.udf import cls, func, method
     from brant.window import Window
@@ -25,6 +26,7 @@ _NAMES = {  # module: its public names
     "grouped": "GroupedDataFrame",
     "io": "concat from_arrow from_glob_path from_pandas from_polars from_pydict from_pylist range read_arrow read_blob read_csv read_json "
           "read_parquet read_sql read_text read_warc sql table",
+    "joins": "broadcast",
     "session": "Result Session init shutdown",
     "udf": "cls func method",
     "window": "Window",

@@ -387,14 +387,15 @@ class DataFrame(Actions):
              strategy=None):
         """Rows of both. how: inner, left, right, full (outer), semi, anti, cross. on: columns that both have, which the result has once;
         left_on, right_on: columns or expressions of either. Other columns of the right whose names are taken get prefix and suffix
-        (none given: the suffix _right). strategy: 'broadcast' and others are taken and left to the planner, which knows sizes."""
+        (none given: the suffix _right). strategy='broadcast' sends all of the right (of a right join: the left) to each task, see
+        brant.broadcast; 'hash' and 'sort_merge' are left to the planner, which knows sizes."""
         from brant import joins
         return joins.join(self, other, on, how, left_on, right_on, prefix, suffix, null_equals_null, strategy)
 
     def join_asof(self, other, *, on=None, left_on=None, right_on=None, by=None, left_by=None, right_by=None, strategy="backward",
                   allow_exact_matches=True, how="left", prefix=None, suffix=None):
-        """With each row of the left, the nearest of the right by `on`: the last one not after it (backward) or the first one not before
-        it (forward), among those with equal `by`."""
+        """With each row of the left, the nearest of the right by `on`: the last one not after it (backward), the first one not before
+        it (forward), or the nearer one of these (nearest), among those with equal `by`."""
         from brant import joins
         return joins.join_asof(self, other, on, left_on, right_on, by, left_by, right_by, strategy, allow_exact_matches, how, prefix, suffix)
 
@@ -488,8 +489,10 @@ class DataFrame(Actions):
         return self._new(Raw(["SELECT column_name, column_type AS type\0FROM (DESCRIBE FROM ", self._node, ")"], ["column_name", "type"]))
 
     def summarize(self):
-        """A frame with a row for each column: least, greatest, mean, quartiles, counts of values and NULLs."""
-        return self._new(Raw(["SELECT *\0FROM (SUMMARIZE FROM ", self._node, ")"]))
+        """A frame with a row for each column: least, greatest, mean, quartiles, counts of values and NULLs: the columns of DuckDB's
+        SUMMARIZE. Mean and deviation are those of the finite numbers (SUMMARIZE fails where there are others)."""
+        rows = ",\0".join(_summary(n, t) for n, t in self._node.schema(self.session))
+        return self._new(Raw([f"SELECT s.*\0FROM (SELECT unnest([\0{rows}]) AS s FROM ", self._node, ")"], list(_SUMMARY)))
 
     @property
     def columns(self):
@@ -525,6 +528,27 @@ class DataFrame(Actions):
 
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE",
             "DECIMAL")
+
+
+_TEMPORAL = ("DATE", "TIME")  # and what begins so
+_SUMMARY = {"column_name": "VARCHAR", "column_type": "VARCHAR", "min": "VARCHAR", "max": "VARCHAR", "approx_unique": "BIGINT", "avg": "VARCHAR",
+            "std": "VARCHAR", "q25": "VARCHAR", "q50": "VARCHAR", "q75": "VARCHAR", "count": "BIGINT", "null_percentage": "DECIMAL(9,2)"}
+
+
+def _summary(name, kind):
+    """What summarize() tells of a column, as a struct of aggregates."""
+    c = quote(name)
+    numeric = kind.startswith(_NUMBERS) and not kind.endswith("]")
+    ranked = numeric or kind.startswith(_TEMPORAL) and not kind.endswith("]")
+    finite = f" FILTER (isfinite({c}))" if kind in ("FLOAT", "DOUBLE") else ""
+    values = {"column_name": literal.string(name), "column_type": literal.string(kind), "min": f"min({c})", "max": f"max({c})",
+              "approx_unique": f"approx_count_distinct({c})", "count": "count(*)",
+              "null_percentage": f"(1 - count({c}) / nullif(count(*), 0)) * 100"}
+    if ranked:
+        values.update({f"q{q}": f"approx_quantile({c}, 0.{q})" for q in (25, 50, 75)}, avg=f"avg({c}){finite}")
+    if numeric:
+        values["std"] = f"stddev({c}){finite}"
+    return "{" + ", ".join(f"{n}: CAST({values.get(n, 'NULL')} AS {t})" for n, t in _SUMMARY.items()) + "}"
 
 
 def _has(level, clause):

@@ -100,6 +100,10 @@ def join(left, right, on, how, left_on, right_on, prefix, suffix, null_equals_nu
     pairs = _keys(left, right, on, left_on, right_on, "join")
     if (kind == "CROSS JOIN") == bool(pairs):
         raise invalid("a cross join has no keys" if pairs else "join: give on=…, or left_on= and right_on=; how='cross' for all pairs")
+    if strategy == "broadcast":
+        if kind == "FULL JOIN":
+            raise invalid("a full join broadcasts neither side: rows without a partner would come from every task")
+        left, right = (broadcast(left), right) if kind == "RIGHT JOIN" else (left, broadcast(right))
     same = "IS NOT DISTINCT FROM" if null_equals_null else "="
     conditions = [f"{_side(a, 'l')} {same} {_side(b, 'r')}" for a, b in pairs]
     udfs = [u for p in pairs for e in p for u in e.udfs]
@@ -107,6 +111,15 @@ def join(left, right, on, how, left_on, right_on, prefix, suffix, null_equals_nu
         return _made(left, right, kind, conditions, None, "*", udfs)
     columns, shown = _output(left, right, pairs, kind, prefix, suffix)
     return _made(left, right, kind, conditions, columns, shown, udfs)
+
+
+def broadcast(df):
+    """The frame, with the wish that a join sends all of it to every task of the other side instead of spreading both by their keys:
+    orders.join(brant.broadcast(small), on="k"). Where that would be wrong (rows that an outer join keeps), the wish is passed over."""
+    from brant.dataframe import DataFrame
+    if not isinstance(df, DataFrame):
+        raise invalid(f"broadcast: expected a DataFrame, not a {type(df).__name__}")
+    return df._function("broadcast")
 
 
 def _side(e, alias):
@@ -119,17 +132,38 @@ def join_asof(left, right, on, left_on, right_on, by, left_by, right_by, strateg
     from brant.dataframe import DataFrame
     if not isinstance(right, DataFrame):
         raise invalid(f"join_asof: expected a DataFrame, not a {type(right).__name__}")
-    if strategy not in ("backward", "forward"):
-        raise invalid(f"strategy must be backward or forward, not {strategy!r}" +
-                      (": join twice and keep the nearer one" if strategy == "nearest" else ""))
+    if strategy not in ("backward", "forward", "nearest"):
+        raise invalid(f"strategy must be backward, forward or nearest, not {strategy!r}")
     if how not in ("left", "inner"):
         raise invalid(f"an asof join is left or inner, not {how!r}")
     near = _keys(left, right, on, left_on, right_on, "join_asof")
     if len(near) != 1:
         raise invalid("join_asof: `on` is one column, by which rows are near")
     equal = _keys(left, right, by, left_by, right_by, "join_asof by")
+    if strategy == "nearest":
+        return _nearest(left, right, near[0], equal, "=" if allow_exact_matches else "", how, prefix, suffix)
     op = (">" if strategy == "backward" else "<") + ("=" if allow_exact_matches else "")
     conditions = [f"{_side(a, 'l')} = {_side(b, 'r')}" for a, b in equal] + [f"{_side(near[0][0], 'l')} {op} {_side(near[0][1], 'r')}"]
     columns, shown = _output(left, right, equal + near, "LEFT JOIN", prefix, suffix)
     return _made(left, right, "ASOF LEFT JOIN" if how == "left" else "ASOF JOIN", conditions, columns, shown,
                  [u for p in near + equal for e in p for u in e.udfs])
+
+
+def _nearest(left, right, near, equal, exact, how, prefix, suffix):
+    """Two asof joins, and of each pair of partners the nearer one; the earlier one of two that are as near."""
+    from brant.dataframe import DataFrame, _common_session
+    at, before, after = _side(near[0], "l"), _side(near[1], "b"), _side(near[1], "f")
+    pick = f"{after} IS NULL OR {at} - {before} <= {after} - {at}"
+    columns, _ = _output(left, right, [*equal, near], "LEFT JOIN", prefix, suffix)
+    first = len(left._names())
+    columns[first:] = [Column(c.name, f"CASE WHEN {pick} THEN b.{c.text[2:]} ELSE f.{c.text[2:]} END") for c in columns[first:]]
+    source = [left._node, " AS l"]
+    for alias, op, other in (("b", ">", before), ("f", "<", after)):
+        on = [f"{_side(a, 'l')} = {_side(b, alias)}" for a, b in equal] + [f"{at} {op}{exact} {other}"]
+        source += ["\0ASOF LEFT JOIN ", right._node, f" AS {alias}\0ON {' AND '.join(on)}"]
+    level = Join(source, None)
+    level.columns, level.shown = columns, ", ".join(["l.*", *map(str, columns[first:])])
+    level.udfs = tuple(u for p in [near, *equal] for e in p for u in e.udfs)
+    if how == "inner":
+        level.where = [(f"{before} IS NOT NULL OR {after} IS NOT NULL", False)]
+    return DataFrame(level, _common_session(left, right))

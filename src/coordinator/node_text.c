@@ -31,7 +31,7 @@ typedef struct call {
 } call;
 
 static const char *node_name(const char *t, size_t n) {
-  static const char *const names[] = {"repartition", "into_partitions", "into_batches"};
+  static const char *const names[] = {"repartition", "into_partitions", "into_batches", "broadcast"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (br_token_is(t, n, names[i])) return names[i];
   return NULL;
@@ -69,7 +69,12 @@ static br_status read_call(const char *p, const char *end, call *c, bool *is_cal
   return BR_OK;
 }
 
+static bool is_broadcast(const call *c) { return strcmp(c->name, "broadcast") == 0; }
+
 static br_status check(const call *c, br_error *err) {
+  if (is_broadcast(c) && c->n_arguments == 1 && c->arguments[0].n > 0) return BR_OK;
+  if (is_broadcast(c))
+    return br_fail(err, BR_INVALID, BR_BLAME_USER, "broadcast((SELECT …)) takes a subquery or a table");
   bool keys = strcmp(c->name, "repartition") == 0, number = c->n_arguments >= 2 && c->arguments[1].n > 0;
   for (size_t i = 0; number && i < c->arguments[1].n; i++)
     number = c->arguments[1].at[i] >= '0' && c->arguments[1].at[i] <= '9';
@@ -88,8 +93,8 @@ static br_status rewrite(const char *from, const char *end, size_t depth, br_buf
 static br_status print_call(const call *c, size_t depth, br_buf *out, br_error *err) {
   const piece *source = &c->arguments[0];
   bool any;
-  br_buf_printf(out, "(SELECT * EXCLUDE (" MARK ") FROM (SELECT *, __brant_%s(%.*s", c->name, (int)c->arguments[1].n,
-                c->arguments[1].at);
+  br_buf_printf(out, "(SELECT * EXCLUDE (" MARK ") FROM (SELECT *, __brant_%s(%.*s", c->name,
+                is_broadcast(c) ? 1 : (int)c->arguments[1].n, is_broadcast(c) ? "1" : c->arguments[1].at);
   for (size_t i = 2; i < c->n_arguments; i++) {
     br_buf_str(out, ", ");
     BR_TRY(rewrite(c->arguments[i].at, c->arguments[i].at + c->arguments[i].n, depth + 1, out, &any, err));

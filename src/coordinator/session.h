@@ -92,7 +92,7 @@ BR_MUST_USE br_status br_settings_reset(brant_session *s, const char *name, br_e
 /* statements.c: DDL, settings, ATTACH and DETACH: done here, and remembered for executors. */
 BR_MUST_USE br_status br_statement_run(brant_session *s, br_statement kind, const char *sql, br_error *err);
 
-/* node_text.c: repartition((SELECT …), n, key, …), into_partitions((SELECT …), n), into_batches((SELECT …), rows) in a statement
+/* node_text.c: repartition((SELECT …), n, key, …), into_partitions((SELECT …), n), into_batches((SELECT …), rows), broadcast((SELECT …)) in a statement
  * become what DuckDB can plan. *out is NULL when there are none; else free it. */
 BR_MUST_USE br_status br_node_text(const char *sql, char **out, br_error *err);
 

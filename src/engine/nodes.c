@@ -106,7 +106,8 @@ static bool register_ids(br_engine *e) {
 }
 
 br_status br_nodes_register(br_engine *e, br_error *err) {
-  static const char *const markers[] = {"__brant_repartition", "__brant_into_partitions", "__brant_into_batches"};
+  static const char *const markers[] = {"__brant_repartition", "__brant_into_partitions", "__brant_into_batches",
+                                        "__brant_broadcast"};
   bool good = register_ids(e);
   for (size_t i = 0; i < sizeof markers / sizeof *markers; i++) good = register_marker(e, markers[i]) && good;
   if (!good) return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "DuckDB took brant's own functions not");

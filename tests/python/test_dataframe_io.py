@@ -140,7 +140,7 @@ def test_wrong_names_fail_at_once(here):
         (lambda: bool(df), "truth value"),
         (lambda: df.sort("s", desc=[True, False]), "2 values for 1"),
         (lambda: df.sort("s", True), "desc=True"),
-        (lambda: df.join_asof(df, on="s", strategy="nearest"), "nearest"),
+        (lambda: df.join_asof(df, on="s", strategy="next"), "nearest"),
         (lambda: df.iter_batches(format="x"), "format"),
     ]:
         with pytest.raises((brant.Error, TypeError), match=words):

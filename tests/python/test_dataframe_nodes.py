@@ -47,6 +47,26 @@ def test_as_reported_against_others(session, df):
     assert df.limit(10).cross_join(few).count_rows() == 30
 
 
+def test_a_join_broadcasts_what_is_asked(session, df, tmp_path):
+    df.into_partitions(4).write_parquet(tmp_path / "files")
+    df = brant.read_parquet(tmp_path / "files", session=session)
+    few = df.where("id < 700").select("id", v=col("k") * 2)
+    session.set("broadcast_bytes", "0")
+    try:
+        for rows, asked in ((700, df.join(few, on="id", strategy="broadcast")), (1000, df.join(brant.broadcast(few), on="id", how="left")),
+                            (1000, few.join(df, on="id", how="right", strategy="broadcast")),
+                            (700, df.join(few, on="id", how="semi", strategy="broadcast"))):
+            assert "asked for" in asked.explain()
+            assert asked.count_rows() == rows
+        assert "asked for" not in df.join(few, on="id").explain()
+    finally:
+        session.set("broadcast_bytes", str(32 << 20))
+    with pytest.raises(brant.Error, match="full join"):
+        df.join(few, on="id", how="full", strategy="broadcast")
+    with pytest.raises(brant.Error, match="DataFrame"):
+        brant.broadcast(3)
+
+
 @pytest.mark.parametrize("bad", [0, -1, True, "k", None, 1.5], ids=repr)
 def test_wrong_numbers(df, bad):
     for method in (df.repartition, df.into_partitions, df.into_batches):

@@ -2,6 +2,7 @@
 """DataFrame's methods against DuckDB's own Python over the same rows, through stages on two workers."""
 
 import datetime
+import decimal
 import math
 import shutil
 
@@ -270,6 +271,18 @@ CASES = {
         ),
         "select l.t, q from d l asof join (select t, x q from d where x<20) r on l.t<r.t",
     ),
+    "asof nearest": (
+        lambda d: d.select("x", "k").join_asof(d.where("x % 17 = 3").select("k", z="x", q="g"), left_on="x", right_on="z", by="k", strategy="nearest"),
+        """select x, k, s.z, s.q from (select x, k, (select {'z': r.x, 'q': r.g} from d r where r.x % 17 = 3 and r.k = o.k
+           ORDER BY abs(r.x - o.x), r.x limit 1) s from d o)""",
+    ),
+    "asof nearest inner": (
+        lambda d: d.select("t").join_asof(
+            d.where("x < 20 and x > 5").select("t", q="x"), on="t", strategy="nearest", how="inner", allow_exact_matches=False
+        ),
+        """select t, (select x from d r where x < 20 and x > 5 and r.t <> o.t
+                      ORDER BY case when r.t > o.t then r.t - o.t else o.t - r.t end, r.t limit 1) q from d o where t is not null""",
+    ),
 }
 
 
@@ -277,6 +290,24 @@ CASES = {
 def test_as_duckdb(df, duck, name):
     build, sql = CASES[name]
     same(build(df), duck, sql, "order by" in sql and "over" not in sql and "list(" not in sql)
+
+
+def test_summaries_are_duckdbs(session, tmp_path):
+    """Of every type; and of numbers that are none, where DuckDB's fails."""
+    kinds = ["i::TINYINT", "i::UINTEGER", "i::HUGEINT", "i / 3.0::FLOAT", "(i * 1.5)::DECIMAL(10, 2)", "DATE '2020-01-01' + i::INT", "'x' || i", "i % 2 = 0",
+             "TIMESTAMP '2020-01-01' + INTERVAL (i) HOUR", "TIMESTAMPTZ '2020-01-01 00:00:00Z' + INTERVAL (i) HOUR", "TIME '01:00'", "[i, NULL]", "{'a': i}",
+             "MAP {i: 1}", "CASE WHEN i < 5 THEN NULL ELSE INTERVAL 1 DAY END", "('x' || i)::BLOB", "CASE WHEN i <> 3 THEN i END", "[i / 2.0]", "NULL::INT"]
+    columns = ", ".join(f"{k} AS c{n}" for n, k in enumerate(kinds))
+    con = duckdb.connect()
+    con.execute(f"SET TimeZone = 'UTC'; COPY (SELECT {columns} FROM range(10) t(i)) TO '{tmp_path}/all.parquet'")
+    for rows in ("TRUE", "FALSE"):
+        frame = brant.read_parquet(tmp_path / "all.parquet", session=session).where(rows)
+        want = con.execute(f"SUMMARIZE SELECT * FROM '{tmp_path}/all.parquet' WHERE {rows}").to_arrow_table()
+        assert frame.summarize().columns == want.column_names
+        assert frame.summarize().to_arrow().to_pylist() == want.to_pylist()
+    odd = brant.from_pydict({"x": [1.0, float("nan"), 3.0, float("inf"), None]}, session=session).summarize().to_pylist()[0]
+    assert (odd["min"], odd["max"], odd["avg"], float(odd["std"]), odd["count"], odd["null_percentage"]) == (
+        "1.0", "nan", "2.0", math.sqrt(2), 5, decimal.Decimal("20.00"))
 
 
 def test_counting(df):

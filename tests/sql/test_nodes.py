@@ -313,3 +313,33 @@ def test_modes(t, mode):
     with brantlib.Session(workers=3, threads=1, distribute="always", mode=mode) as s:
         sql = f"SELECT k, count(*) AS n FROM into_partitions((SELECT * FROM repartition((SELECT * FROM into_batches({t}, 50)), 5)), 7) GROUP BY k"
         assert sorted(rows(s, sql)) == duckdb.sql(f"SELECT k, count(*) FROM {t} GROUP BY k ORDER BY k").fetchall()
+
+
+# ---- broadcast
+
+
+@pytest.mark.parametrize("kind, side", [("JOIN", 2), ("JOIN", 1), ("LEFT JOIN", 2), ("SEMI JOIN", 2), ("ANTI JOIN", 2), ("RIGHT JOIN", 1),
+                                        ("LEFT JOIN", 1), ("FULL JOIN", 2), ("SEMI JOIN", 1), ("RIGHT JOIN", 2)])
+def test_broadcast(session, t, kind, side):
+    """A side goes to all tasks of the other because the query asks for it, unless rows would come twice; the rows are the same."""
+    allowed = kind == "JOIN" or side == (1 if kind == "RIGHT JOIN" else 2) and kind != "FULL JOIN"
+    sides = [f"(SELECT id, k FROM {t} WHERE id % 3 <> 0)", f"(SELECT id, s FROM {t} WHERE id % 5 <> 0)"]
+    plain = f"SELECT count(*), count(DISTINCT id), sum(hash(COLUMNS(*)::VARCHAR)) FROM (SELECT * FROM {sides[0]} a {kind} {sides[1]} b USING (id))"
+    sides[side - 1] = f"broadcast({sides[side - 1]})"
+    asked = f"SELECT count(*), count(DISTINCT id), sum(hash(COLUMNS(*)::VARCHAR)) FROM (SELECT * FROM {sides[0]} a {kind} {sides[1]} b USING (id))"
+    session.set("broadcast_bytes", "0")
+    try:
+        assert rows(session, plain) == rows(session, asked)
+        why = [s["why"] or "" for s in plan(session, asked)]
+    finally:
+        session.set("broadcast_bytes", str(64 << 20))
+    assert any("asked for" in w for w in why) == allowed, why
+
+
+def test_broadcast_of_tables_views_and_wrong_ones(session, t):
+    session.run(f"CREATE OR REPLACE VIEW few AS SELECT DISTINCT k FROM {t} WHERE k < 5")
+    assert rows(session, f"SELECT count(*) FROM {t} a JOIN broadcast(few) USING (k) WHERE a.id < 370") == [(50,)]
+    assert rows(session, "SELECT count(*) FROM broadcast((SELECT * FROM few)) AS b WHERE b.k > 1") == [(3,)]
+    for bad in ("broadcast(few, 1)", "broadcast()"):
+        with pytest.raises(brantlib.BrantError, match="broadcast"):
+            session.run(f"SELECT * FROM {bad}")

@@ -57,10 +57,11 @@ BR_MUST_USE br_status br_emit_constant(const json_t *value, br_buf *out, br_erro
 /* ---- brant's own functions */
 /* Stands in the text of a stage for the number of the task that runs it (br_stage_task_sql). */
 #define BR_TASK_NUMBER "brant_task_number()"
-/* A marker of brant's own nodes, which is printed as TRUE: repartition, into_partitions, into_batches. */
+/* A marker of brant's own nodes, which is printed as TRUE: repartition, into_partitions, into_batches, broadcast. */
 #define BR_MARKER_REPARTITION "__brant_repartition"
 #define BR_MARKER_INTO_PARTITIONS "__brant_into_partitions"
 #define BR_MARKER_INTO_BATCHES "__brant_into_batches"
+#define BR_MARKER_BROADCAST "__brant_broadcast"
 bool br_is_marker(const char *function);
 
 /* The source of a scan, for splits: which files or table it reads. */

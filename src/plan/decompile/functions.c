@@ -138,7 +138,7 @@ static bool stays_local(const char *name) {
 }
 
 bool br_is_marker(const char *name) {
-  return AMONG(name, BR_MARKER_REPARTITION, BR_MARKER_INTO_PARTITIONS, BR_MARKER_INTO_BATCHES);
+  return AMONG(name, BR_MARKER_REPARTITION, BR_MARKER_INTO_PARTITIONS, BR_MARKER_INTO_BATCHES, BR_MARKER_BROADCAST);
 }
 
 const char *br_e_function(br_emit *e, const json_t *expr, const br_env *env) {

@@ -232,6 +232,7 @@ BR_MUST_USE br_status br_dist_projection(br_dist *d, const br_node *n, br_drel *
 BR_MUST_USE br_status br_dist_filter(br_dist *d, const br_node *n, br_drel *out, br_error *err);
 BR_MUST_USE br_status br_dist_window(br_dist *d, const br_node *n, br_drel *out, br_error *err);
 /* own.c: the rows of r in their order, into n partitions of about as many rows each. */
+bool br_asks_broadcast(const br_node *n); /* broadcast((…)), perhaps below filters and projections */
 BR_MUST_USE br_status br_into_partitions(br_dist *d, uint32_t n, br_drel *r, const char *why, br_error *err);
 BR_MUST_USE br_status br_dist_calls(br_dist *d, const br_node *n, br_drel *out, br_error *err);
 

@@ -358,6 +358,13 @@ static bool meet_already(br_dist *d, const br_drel *l, const br_drel *r, const k
 
 static bool small(const br_dist *d, const br_drel *r) { return r->bytes >= 0 && r->bytes < d->o->broadcast_bytes; }
 
+/* Which side to broadcast because the query asks for it: 1 right, 0 left, -1 none. */
+static int asked_side(const br_node *n, const join_kind *kind) {
+  if (n->n_children < 2) return -1;
+  if (kind->right_may_broadcast && br_asks_broadcast(n->children[1])) return 1;
+  return kind->left_may_broadcast && br_asks_broadcast(n->children[0]) ? 0 : -1;
+}
+
 /* Which side to broadcast because it is small: 1 right, 0 left, -1 none. */
 static int small_side(const br_dist *d, const join_kind *kind, const br_drel *l, const br_drel *r) {
   bool left = kind->left_may_broadcast && small(d, l), right = kind->right_may_broadcast && small(d, r);
@@ -393,12 +400,12 @@ br_status br_join(br_dist *d, const br_node *n, br_drel *l, br_drel *r, br_drel 
   }
   br_one_task(l, BR_WHY_CONSTANTS);
   br_one_task(r, BR_WHY_CONSTANTS);
-  int side = small_side(d, kind, l, r);
+  int asked = asked_side(n, kind), side = asked >= 0 ? asked : small_side(d, kind, l, r);
   if (l->aligned && r->aligned) {
     BR_TRY(find_pairs(d, n, kind, l, r, &pairs, err));
     if (pairs.l.n && meet_already(d, l, r, &pairs)) return hash_join(d, n, kind, l, r, &pairs, out, err);
   }
-  if (side >= 0) return broadcast_join(d, n, kind, l, r, side, "small side", out, err);
+  if (side >= 0) return broadcast_join(d, n, kind, l, r, side, asked >= 0 ? "asked for" : "small side", out, err);
   BR_TRY(find_pairs(d, n, kind, l, r, &pairs, err));
   if (pairs.l.n) return hash_join(d, n, kind, l, r, &pairs, out, err);
   return join_without_keys(d, n, kind, l, r, out, err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * brant's own nodes: repartition, into_partitions, into_batches. In the plan each is a projection with a marker, and a filter on
+ * brant's own nodes: repartition, into_partitions, into_batches, broadcast. In the plan each is a projection with a marker, and a filter on
  * it above (which is TRUE): the marker is volatile, so nothing that depends on rows being together moves across. The exchange
- * goes below the projection.
+ * goes below the projection. broadcast changes nothing here: a join looks for it (br_asks_broadcast).
  *
  * Threads: none. Bounds: as many partitions as br_distribute takes.
  */
@@ -71,6 +71,7 @@ br_status br_into_partitions(br_dist *d, uint32_t n, br_drel *r, const char *why
 static br_status apply(br_dist *d, const json_t *marker, br_drel *r, br_error *err) {
   const char *name = br_j_str(marker, "name");
   uint32_t n;
+  if (!strcmp(name, BR_MARKER_BROADCAST)) return BR_OK;
   if (!strcmp(name, BR_MARKER_INTO_BATCHES)) {
     BR_TRY(count_of(marker, UINT32_MAX >> 1, &n, err));
     br_one_task(r, BR_WHY_CONSTANTS);
@@ -97,6 +98,14 @@ br_status br_dist_projection(br_dist *d, const br_node *n, br_drel *out, br_erro
     return BR_OK;
   }
   return br_stays_over(d, n, "project", out, err);
+}
+
+bool br_asks_broadcast(const br_node *n) {
+  for (; n->kind == BR_NODE_PROJECTION || n->kind == BR_NODE_FILTER; n = n->children[0]) {
+    const json_t *marker = n->kind == BR_NODE_PROJECTION ? marker_of(n) : NULL;
+    if (marker != NULL && br_j_is(marker, "name", BR_MARKER_BROADCAST)) return true;
+  }
+  return false;
 }
 
 /* Filters on markers let every row pass, whatever the optimizer thinks. */
