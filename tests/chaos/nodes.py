@@ -18,6 +18,7 @@ for folder in ("lib", "cluster"):
     sys.path.insert(0, str(HERE.parent / folder))
 import brantlib  # noqa: E402
 import harness  # noqa: E402
+import paths  # noqa: E402
 from harness import Command, wait_for  # noqa: E402
 from relay import Relay, free_port  # noqa: E402
 
@@ -96,7 +97,7 @@ class Worker:
 
     def files(self):
         """Shuffle files on disk that are finished."""
-        return sorted(p for p in self.temp.glob(f"brant-*-w{self.pid}/shuffle/**/*.map") if p.is_file())
+        return list(paths.sizes(self.temp, f"brant-*-w{self.pid}/shuffle/**/*.map"))
 
 
 class Cluster:
@@ -117,6 +118,7 @@ class Cluster:
         self.session = brantlib.Session(workers=0, external_workers=workers, listen_port=self.port, temp_dir=box.temp,
                                         listen_host=network.host if network else None, mode=mode,
                                         secret=SECRET, settings=settings)
+        box.sessions.append(self.session)
         try:
             self.session.subscribe(self._take)
             for _ in range(workers):
@@ -202,7 +204,7 @@ class Cluster:
     def left(self):
         """Of directories and processes, and of descriptors in this process."""
         extra = [f"descriptor {k} of the coordinator's process: {v}" for k, v in descriptors().items() if k not in self.fds]
-        files = [str(p) for t in {self.box.temp, *map(pathlib.Path, self.temps.values())} for p in t.rglob("*") if p.name != "filler"]
+        files = [str(p) for t in {self.box.temp, *map(pathlib.Path, self.temps.values())} for p in paths.found(t, "**/*") if p.name != "filler"]
         return [f"{pid} {st[0]} ({st[1]})" for pid, st in harness.marked(self.box.mark).items()] + files + extra
 
     def close(self, check=True, leftovers=True, swept=()):

@@ -9,6 +9,7 @@ import brantlib
 import faults
 import harness
 import nodes
+import paths
 import pytest
 import workload
 from harness import wait_for
@@ -182,17 +183,17 @@ def test_missing_files_of_a_shared_directory(make_cluster, check, box, mode):
 
     def remove(e):
         if e["type"] == "stage_done" and e["stage"] == 0 and not gone:
-            gone.extend(sorted(shared.rglob("s0/*.map"))[:2])
+            gone.extend(paths.found(shared, "**/s0/*.map")[:2])
             for p in gone:
                 p.unlink()
 
     c.watchers.append(remove)
     run = check(c, "group", again=True, close=False, justify=False)
     assert len(gone) == 2 and all(stage == 0 for stage, _ in run.again()), run.again()
-    wait_for(lambda: not list(shared.rglob("*.map")), 5, "the query's files are gone")
+    wait_for(lambda: not paths.found(shared, "**/*.map"), 5, "the query's files are gone")
     c.close()
     c.over = True
-    assert not [p for p in shared.rglob("*") if p.is_file()], list(shared.rglob("*"))
+    assert not paths.sizes(shared, "**/*"), paths.found(shared, "**/*")
 
 
 # ---- ids of two jobs clashed in one directory
@@ -220,7 +221,7 @@ def test_two_sessions_share_a_directory(make_cluster, answers, box, backend):
     clusters[1].close(swept=clusters[0].workers)
     for c in clusters:
         c.over = True
-    assert not [p for p in shared.rglob("*") if p.is_file()], list(shared.rglob("*"))
+    assert not paths.sizes(shared, "**/*"), paths.found(shared, "**/*")
 
 
 # ---- files were left after a failure

@@ -4,6 +4,7 @@ import os
 import signal
 
 import faults
+import paths
 import pytest
 import workload
 from shim import Shim
@@ -18,7 +19,7 @@ def target(box):
 
 
 def everything(target):
-    return sorted(str(p.relative_to(target)) for p in target.rglob("*")) if target.exists() else []
+    return [str(p.relative_to(target)) for p in paths.found(target, "**/*")]
 
 
 def content_is_right(answers, query, target, files=None):

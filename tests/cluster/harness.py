@@ -238,7 +238,7 @@ class Box:
         self.temp.mkdir()
         self.env = {**os.environ, "BRANT_TEST_MARK": self.mark}
         self.env.pop("BRANT_SECRET", None)
-        self.commands = []
+        self.commands, self.sessions = [], []
 
     def brant(self, *args, **kw):
         c = Command(self, [BRANT, *args], **kw)
@@ -273,6 +273,9 @@ class Box:
         assert not self.left(), f"left over {seconds} s after the end: {self.left()}"
 
     def close(self):
+        for s in self.sessions:
+            s.close()
+            s.free_queries()
         for pid in marked(self.mark):
             try:
                 os.kill(pid, signal.SIGCONT)
@@ -315,6 +318,7 @@ class Live:
         os.environ["BRANT_TEST_MARK"] = box.mark
         try:
             self.session = brantlib.Session(temp_dir=box.temp, **options)
+            box.sessions.append(self.session)
             self.session.subscribe(self._take)
         except BaseException:
             del os.environ["BRANT_TEST_MARK"]

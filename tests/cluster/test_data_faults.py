@@ -10,6 +10,7 @@ import time
 import brantlib
 import compare
 import duckdb
+import paths
 import pytest
 from harness import Live, wait_for
 
@@ -56,13 +57,8 @@ def start(box, backend, workers=2, memory=LITTLE, **more):
 
 def committed_files(box, backend, stage=0):
     """Map outputs of a stage on disk, complete: {task: path}."""
-    found = {}
-    for p in place(box, backend).rglob(f"s{stage}/t*.a*.map"):
-        try:
-            found[int(p.name.split(".")[0][1:])] = p if p.stat().st_size > 100_000 else None
-        except FileNotFoundError:
-            pass
-    return {t: p for t, p in found.items() if p}
+    there = paths.sizes(place(box, backend), f"**/s{stage}/t*.a*.map")
+    return {int(p.name.split(".")[0][1:]): p for p, size in there.items() if size > 100_000}
 
 
 def finish(q):
@@ -439,5 +435,5 @@ def test_cancel_while_the_disk_hangs(box, backend, disk, lines):
             q.table()
         assert time.monotonic() - started < 1
         q.free()
-        wait_for(lambda: not list(place(box, backend).rglob("*.map")) or backend == "flight", 3, "the query's files are gone")
+        wait_for(lambda: not paths.found(place(box, backend), "**/*.map") or backend == "flight", 3, "the query's files are gone")
     assert_clean(box)

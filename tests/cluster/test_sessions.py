@@ -7,6 +7,7 @@ import threading
 import time
 
 import brantlib
+import paths
 import pytest
 from harness import Live, children, marked, wait_for
 
@@ -57,7 +58,7 @@ def test_cancel_is_seen_by_workers(box, big):
         live.wait("task_done")
         q.cancel()
         assert refusal(q).code == "CANCELLED"
-        wait_for(lambda: not list(box.temp.glob("*/shuffle/*")), 5, "shuffle files are gone")
+        wait_for(lambda: not paths.found(box.temp, "*/shuffle/*"), 5, "shuffle files are gone")
         for w in children(os.getpid(), "brant-worker"):
             assert wait_for(lambda: children(w, "brant-executor"), 5, "its executor is there")
     box.assert_clean()
@@ -90,7 +91,7 @@ def test_stream_released_before_its_end(box, big, small):
         q.free()
         del reader
         assert live.run(COUNT.format(small))[0] == [(150000,)]
-        wait_for(lambda: not list(box.temp.glob("*/shuffle/*")), 5, "its outputs are gone")
+        wait_for(lambda: not paths.found(box.temp, "*/shuffle/*"), 5, "its outputs are gone")
     box.assert_clean()
 
 
@@ -235,7 +236,7 @@ def test_many_queries_in_one_session_leave_nothing_behind(box, small):
         for pid, n in workers.items():
             # the last query's outputs go a little after its last row was read
             wait_for(lambda: len(os.listdir(f"/proc/{pid}/fd")) <= n + 2, 10, f"process {pid} with {n} descriptors again")
-        wait_for(lambda: not list(box.temp.glob("*/shuffle/*")), 5, "no files of queries that are over")
+        wait_for(lambda: not paths.found(box.temp, "*/shuffle/*"), 5, "no files of queries that are over")
     box.assert_clean()
 
 

@@ -2,11 +2,11 @@
 """COPY … TO while processes die: all of it or nothing, nothing beside it, and one message. Faults follow what is seen (a staged file, a
 rename), never a clock. tests/chaos has more of them on four workers."""
 import os
-import pathlib
 import signal
 import subprocess
 
 import duckdb
+import paths
 import pytest
 from harness import Live, alive, assert_error, free_port, wait_for
 
@@ -55,12 +55,12 @@ def content(target):
 
 
 def everything(target):
-    return sorted(str(p.relative_to(target)) for p in pathlib.Path(target).rglob("*")) if pathlib.Path(target).exists() else []
+    return [str(p.relative_to(target)) for p in paths.found(target, "**/*")]
 
 
 def a_staged_file(target, seconds=20):
     """Waits until a task has begun to write one."""
-    return wait_for(lambda: [p for p in pathlib.Path(target).glob(".brant-*/q*/**/f-*")], seconds, "a staged file")
+    return wait_for(lambda: paths.found(target, ".brant-*/q*/**/f-*"), seconds, "a staged file")
 
 
 def writer_of(live, target):
@@ -159,7 +159,7 @@ def test_interrupted(box, query, single):
     target = box.dir / ("x.parquet" if single else "out")
     c = box.sql(f"COPY ({query}) {to(target, 'FORMAT parquet' if single else 'FORMAT parquet, PER_THREAD_OUTPUT')}")
     if single:
-        wait_for(lambda: list(box.dir.glob(".brant-*/x.parquet")), 20, "the file as it is written")
+        wait_for(lambda: paths.found(box.dir, ".brant-*/x.parquet"), 20, "the file as it is written")
     else:
         a_staged_file(target)
     c.signal(signal.SIGINT)

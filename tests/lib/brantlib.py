@@ -128,6 +128,7 @@ class Query:
         with self._lock:
             handle, self._h = self._h, None
         if handle:
+            self._s._unfreed.discard(self)
             self._s.lib.brant_query_free(handle)
 
 
@@ -139,7 +140,7 @@ class Session:
 
     def __init__(self, workers=3, threads=1, memory=0, distribute="always", temp_dir=None, settings=None, listen_port=0,
                  external_workers=0, secret=None, mode="auto", listen_host=None, executors=0):
-        self.lib = _load()
+        self.lib, self._unfreed = _load(), set()
         o = _Options(size=C.sizeof(_Options), workers=workers, threads=threads, memory_bytes=memory,
                      temp_dir=str(temp_dir).encode() if temp_dir else None,
                      distribute={"auto": 0, "always": 1, "never": 2}[distribute], listen_port=listen_port,
@@ -188,7 +189,9 @@ class Session:
         q, err = C.c_void_p(), _Error()
         if self.lib.brant_submit(self._handle(), sql.encode(), C.byref(q), C.byref(err)):
             raise BrantError(err)
-        return Query(self, q)
+        query = Query(self, q)
+        self._unfreed.add(query)
+        return query
 
     def run(self, sql):
         """Run one statement to its end: (pyarrow.Table, Stats)."""
@@ -213,6 +216,11 @@ class Session:
             self.lib.brant_close(self._h)
             self._h = None
             _OPEN.discard(self)
+
+    def free_queries(self):
+        """What a test that failed has left: each holds the session's thread, and its port, even when it is closed."""
+        for q in list(self._unfreed):
+            q.free()
 
     def __enter__(self):
         return self

@@ -8,6 +8,7 @@ import pathlib
 import signal
 import time
 
+import paths
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -180,13 +181,13 @@ def test_ten_times_the_memory_goes_to_disk(tmp_path):
     with brant.Session(workers=2, threads=1, memory=1 << 30, distribute="always", temp_dir=str(tmp_path),
                        settings={"dataset_bytes": "16MiB"}) as s:
         s._native.register_arrow("big", pa.RecordBatchReader.from_batches(schema, batches(160)))
-        on_disk = sum(f.stat().st_size for d in tmp_path.glob("brant-data-*") for f in d.rglob("*") if f.is_file())
+        on_disk = sum(paths.sizes(tmp_path, "brant-data-*/**/*").values())
         assert on_disk > 0
         assert rows(s, "SELECT count(*), sum(id), sum(length(t)) FROM big") == [(160000, 160000 * 159999 // 2, 160 * (1000 * 1000 + 2890))]
         assert s.execute("SELECT id FROM big").arrow()["id"].to_pylist() == list(range(160000))
         s._native.drop_table("big")
         until = time.monotonic() + 20  # the loop's thread has the last reference
-        while [f for d in tmp_path.glob("brant-data-*") for f in d.rglob("*") if f.is_file()]:
+        while paths.sizes(tmp_path, "brant-data-*/**/*"):
             assert time.monotonic() < until
             time.sleep(0.01)
     assert not list(tmp_path.glob("brant-data-*"))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import paths
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -211,10 +212,10 @@ def test_with_files_that_all_see(path, tmp_path):
         assert kept.agg(n=f.count(), s=col("id").sum()).to_pylist() == [want]
         s.execute(f"CREATE TABLE here AS {kept.sql()}").arrow()
         assert s.execute("SELECT count(*) AS n, sum(id) AS s FROM here").arrow().to_pylist() == [want]
-        assert [p for p in tmp_path.rglob("*") if p.is_file()]
+        assert paths.sizes(tmp_path, "**/*")
         del kept
         gc.collect()
-        until(lambda: not [p for p in tmp_path.rglob("*") if p.is_file()])
+        until(lambda: not paths.sizes(tmp_path, "**/*"))
 
 
 def test_with_users_functions_and_row_ids(cluster, path):
