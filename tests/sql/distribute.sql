@@ -271,7 +271,7 @@ select t.a, t2.a from t asof join t2 on t.ts >= t2.ts;
 select t.a, dup.v from t positional join dup;
 -- hash: 5 stages, HASH 4
 select t.a, x.v, y.v from t join t2 x on t.a = x.a join t2 y on x.k = y.k and y.v < 2;
--- hash: 4 stages, HASH 3
+-- hash: 3 stages, HASH 2
 select t.a, x.v, y.v from t join t2 x on t.a = x.a join t2 y on t.a = y.a;
 -- hash: 3 stages, HASH 2
 select t.k, count(*), sum(v) from t join t2 on t.k = t2.k group by t.k;

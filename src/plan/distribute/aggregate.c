@@ -77,12 +77,10 @@ static bool chance(const br_node *n) {
 /* The plan's own node over the child as it lies. */
 static br_status aggregate_here(br_dist *d, const agg *a, br_drel *r, br_error *err) {
   int64_t *map = br_arena_alloc(d->arena, (a->n->n_columns + 1) * sizeof *map);
-  for (size_t i = 0; i < a->n->n_columns; i++) map[i] = i < a->keys.n ? a->keys.columns[i] : -1;
+  for (size_t i = 0; i < a->n->n_columns; i++)
+    map[i] = i < a->keys.n && (!a->grouping_sets || in_every_set(a, i)) ? a->keys.columns[i] : -1;
   BR_TRY(br_emit_over(d, a->n, r, err));
-  if (a->grouping_sets)
-    br_no_clustering(r);
-  else
-    br_map_clustering(d, r, map, a->n->n_columns);
+  br_map_clustering(d, r, map, a->n->n_columns);
   r->ordered = false;
   br_label_all(d, r, "aggregate");
   br_mark_chance(r, chance(a->n));
@@ -292,13 +290,20 @@ done:
 
 /* ---- the choice */
 
-static br_status sets_whole(br_dist *d, const agg *a, br_drel *r, br_error *err) {
+static br_status kept(br_dist *d, const agg *a, br_drel *r, br_error *err) {
+  br_open_why(d, r->branches[0].open, "kept clustering %s", br_clustering_text(d, r));
+  return aggregate_here(d, a, r, err);
+}
+
+static br_status of_sets(br_dist *d, const agg *a, br_drel *r, bool splits, br_error *err) {
   br_hash_keys common = br_hash_keys_new(d, a->n_groups);
   bool ok;
   for (size_t g = 0; g < a->n_groups && a->keys_ok; g++)
     if (in_every_set(a, g)) BR_TRY(br_hash_key(d, r, br_j_at(a->n->json, "groups", g), &common, &ok, err));
+  if (common.n && br_clustered_within(r, &common)) return kept(d, a, r, err);
+  if (splits && sets_differ(a) && a->n_groups && a->n_groups <= max_set_columns) return in_two_steps(d, a, r, err);
   if (!common.n || !a->keys_ok) return whole_in_one_task(d, a, r, BR_WHY_GROUPING_SETS, err);
-  if (!br_clustered_within(r, &common)) BR_TRY(br_exchange_hash(d, r, &common, "group keys of every set", err));
+  BR_TRY(br_exchange_hash(d, r, &common, "group keys of every set", err));
   return aggregate_here(d, a, r, err);
 }
 
@@ -308,17 +313,13 @@ br_status br_dist_aggregate(br_dist *d, const br_node *n, br_drel *out, br_error
   BR_TRY(read_node(d, n, out, &a, err));
   if (br_is_one(out)) return aggregate_here(d, &a, out, err);
   if (a.n_groups && !a.keys_ok) return whole_in_one_task(d, &a, out, BR_WHY_VOLATILE_KEYS, err);
-  if (a.n_groups && !a.grouping_sets && br_clustered_within(out, &a.keys)) {
-    br_open_why(d, out->branches[0].open, "kept clustering %s", br_clustering_text(d, out));
-    return aggregate_here(d, &a, out, err);
-  }
+  if (a.n_groups && !a.grouping_sets && br_clustered_within(out, &a.keys)) return kept(d, &a, out, err);
   bool splits = d->o->two_step_aggregate && br_aggregates_split(n, out->ordered);
-  if (a.grouping_sets) {
-    if (splits && sets_differ(&a) && a.n_groups && a.n_groups <= max_set_columns) return in_two_steps(d, &a, out, err);
-    return sets_whole(d, &a, out, err);
-  }
+  if (a.grouping_sets) return of_sets(d, &a, out, splits, err);
   /* Also when every row looks like a group of its own: without statistics of distinct values (Parquet has none) DuckDB's guess is
    * near that whatever the key, and a needless partial step costs far less than shuffling the rows. */
+  if (splits && a.n_groups && br_shares_exchange(d, out, &a.keys, d->o->partitions, true))
+    return whole_by_keys(d, &a, out, "group keys", err);
   if (splits) return in_two_steps(d, &a, out, err);
   if (d->o->two_step_aggregate && br_distinct_reduces(n)) return br_aggregate_distinct(d, n, out, err);
   if (!a.n_groups) return whole_in_one_task(d, &a, out, BR_WHY_WHOLE_AGGREGATE, err);

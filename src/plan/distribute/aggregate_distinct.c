@@ -220,17 +220,32 @@ done:
   return status;
 }
 
+/* Without GROUP BY: are rows of one value together already? */
+static br_status together(br_dist *d, const reduction *r, const br_drel *child, bool *out, br_error *err) {
+  br_hash_keys key = br_hash_keys_new(d, 1);
+  bool ok = false;
+  if (!r->n_groups) BR_TRY(br_hash_key(d, child, r->argument, &key, &ok, err));
+  *out = ok && br_clustered_within(child, &key);
+  return BR_OK;
+}
+
 br_status br_aggregate_distinct(br_dist *d, const br_node *n, br_drel *out, br_error *err) {
   br_status status = BR_OK;
   br_buf partials = {0};
   reduction r;
+  bool here = false;
   BR_TRY_GOTO(describe(d, n, out, &r, &partials, err));
+  BR_TRY_GOTO(together(d, &r, out, &here, err));
+  if (here) br_open_why(d, out->branches[0].open, "kept clustering %s", br_clustering_text(d, out));
   BR_TRY_GOTO(one_row_a_value(d, &r, out, br_buf_cstr(&partials), err));
   size_t n_keys = r.n_groups ? r.n_groups : 1;
   br_hash_keys keys = br_hash_keys_new(d, n_keys);
-  for (size_t i = 0; i < n_keys; i++) BR_TRY_GOTO(br_hash_key_column(d, out, i, &keys, err));
-  BR_TRY_GOTO(br_exchange_hash(d, out, &keys, r.n_groups ? "group keys" : "values of the DISTINCT argument", err));
-  once_more(d, &r, out);
+  for (size_t i = 0; i < n_keys && !here; i++) BR_TRY_GOTO(br_hash_key_column(d, out, i, &keys, err));
+  const char *why = r.n_groups ? "group keys" : "values of the DISTINCT argument";
+  if (!here) {
+    BR_TRY_GOTO(br_exchange_hash(d, out, &keys, why, err));
+    once_more(d, &r, out);
+  }
   if (r.n_groups) {
     br_drel before = *out;
     BR_TRY_GOTO(finals(d, &r, out, err));

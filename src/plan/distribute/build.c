@@ -18,7 +18,7 @@ br_open *br_open_new(br_dist *d, br_rule rule) {
   return o;
 }
 
-static void *grown(br_dist *d, void *items, size_t *cap, size_t count, size_t item_bytes) {
+void *br_grown(br_dist *d, void *items, size_t *cap, size_t count, size_t item_bytes) {
   if (count < *cap) return items;
   size_t want = *cap ? *cap * 2 : 4;
   void *more = br_arena_alloc(d->arena, want * item_bytes);
@@ -28,7 +28,7 @@ static void *grown(br_dist *d, void *items, size_t *cap, size_t count, size_t it
 }
 
 static void add_input(br_dist *d, br_open *o, br_stage_input in) {
-  o->inputs = grown(d, o->inputs, &o->cap_inputs, o->n_inputs, sizeof *o->inputs);
+  o->inputs = br_grown(d, o->inputs, &o->cap_inputs, o->n_inputs, sizeof *o->inputs);
   o->inputs[o->n_inputs++] = in;
 }
 
@@ -40,7 +40,7 @@ uint32_t br_open_input(br_dist *d, br_open *o, uint32_t producer, br_exchange_ki
 }
 
 static void add_scan(br_dist *d, br_open *o, br_stage_scan s) {
-  o->scans = grown(d, o->scans, &o->cap_scans, o->n_scans, sizeof *o->scans);
+  o->scans = br_grown(d, o->scans, &o->cap_scans, o->n_scans, sizeof *o->scans);
   o->scans[o->n_scans++] = s;
 }
 
@@ -50,7 +50,7 @@ void br_open_scan(br_dist *d, br_open *o, br_stage_scan s, bool split) {
 }
 
 void br_open_step(br_dist *d, br_open *o, br_stage_step s) {
-  o->steps = grown(d, o->steps, &o->cap_steps, o->n_steps, sizeof *o->steps);
+  o->steps = br_grown(d, o->steps, &o->cap_steps, o->n_steps, sizeof *o->steps);
   o->steps[o->n_steps++] = s;
 }
 
@@ -101,6 +101,7 @@ br_open *br_open_merge(br_dist *d, const br_open *a, const br_open *b) {
     o->n_key_at = keyed->n_key_at;
   }
   o->indeterminate = a->indeterminate || b->indeterminate;
+  o->chance = a->chance || b->chance;
   o->batch_rows = a->batch_rows ? a->batch_rows : b->batch_rows;
   o->reason = a->reason ? a->reason : b->reason;
   o->label = joined(d, a->label, ", ", b->label);
@@ -333,7 +334,7 @@ static const char *renumbered_filters(br_dist *d, const br_open *o, const char *
   return sql;
 }
 
-static const char *final_text(br_dist *d, const br_open *o, const char *sql) {
+const char *br_final_text(br_dist *d, const br_open *o, const char *sql) {
   return renumbered_filters(d, o, renumbered(d, o, sql));
 }
 
@@ -385,7 +386,7 @@ static br_status closing_text(br_dist *d, const br_drel *r, size_t branch, const
   br_buf_printf(&b, "\nFROM %s t", br_block(d, r->branches[branch].sql));
   s->sql = br_buf_cstr(&b);
   BR_TRY_GOTO(check_sources(r->branches[branch].open, s->sql, err));
-  s->sql = final_text(d, r->branches[branch].open, s->sql);
+  s->sql = br_final_text(d, r->branches[branch].open, s->sql);
 done:
   br_buf_free(&b);
   return status;
@@ -410,7 +411,7 @@ br_status br_close(br_dist *d, const br_drel *r, size_t branch, const br_closing
   BR_TRY(closing_text(d, r, branch, c, &s, err));
   s.id = (uint32_t)out->n_stages;
   for (size_t i = 0; i < o->n_steps; i++)
-    o->steps[i].sql = final_text(d, o, o->steps[i].sql); /* before the numbers change */
+    o->steps[i].sql = br_final_text(d, o, o->steps[i].sql); /* before the numbers change */
   s.inputs = o->inputs;
   s.n_inputs = o->n_inputs;
   for (size_t i = 0; i < s.n_inputs; i++) s.inputs[i].number = (uint32_t)i;
@@ -426,13 +427,15 @@ br_status br_close(br_dist *d, const br_drel *r, size_t branch, const br_closing
   s.keys = c->keys;
   s.ordered_output = r->ordered;
   s.indeterminate = o->indeterminate;
+  s.chance = o->chance;
   s.batch_rows = o->batch_rows;
   s.rows = r->rows < 0 ? -1 : r->rows / (double)r->n_branches;
   s.bytes = r->bytes < 0 ? -1 : r->bytes / (double)r->n_branches;
   s.why = joined(d, c->why, "; ", o->why);
   s.one_task_reason = s.rule == BR_TASKS_ONE ? (o->reason ? o->reason : BR_WHY_CONSTANTS) : NULL;
   s.label = o->label ? o->label : "read";
-  out->stages = grown(d, out->stages, &d->cap_stages, out->n_stages, sizeof *out->stages);
+  if (br_find_twin(d, &s, id)) return BR_OK;
+  out->stages = br_grown(d, out->stages, &d->cap_stages, out->n_stages, sizeof *out->stages);
   out->stages[out->n_stages++] = s;
   *id = s.id;
   return BR_OK;

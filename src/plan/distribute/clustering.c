@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which rows are together in one task: the hash clustering of a relation, followed through renamed, dropped and equal
- * columns, so that an exchange that would change nothing is left out. Threads: none. Bounds: BR_KEY_COLUMNS equal columns
+ * Which rows are together in one task: the hash clustering of a relation (and its ranges), followed through renamed,
+ * dropped and equal columns, so that an exchange that would change nothing is left out. Threads: none. Bounds: BR_KEY_COLUMNS equal columns
  * are remembered a key; more are forgotten, which costs an exchange and never a row.
  */
 #include "plan/distribute/distribute.h"
@@ -34,13 +34,36 @@ int64_t br_expr_column(const json_t *expr, const br_drel *r) {
   return -1;
 }
 
+void br_no_ranges(br_drel *r) {
+  r->n_ranges = 0;
+  r->peers_together = false;
+}
+
 void br_no_clustering(br_drel *r) {
   r->n_keys = 0;
   r->aligned = false;
 }
 
+/* Ranges by k1, k2, … are ranges by k1 too, but rows that agree in k1 may be in several tasks. */
+static void map_ranges(br_dist *d, br_drel *r, const int64_t *map, size_t n) {
+  br_drange *ranges = br_arena_alloc(d->arena, (r->n_ranges + 1) * sizeof *ranges);
+  for (size_t k = 0; k < r->n_ranges; k++) {
+    size_t to = 0;
+    while (to < n && map[to] != (int64_t)r->ranges[k].column) to++;
+    if (to == n) {
+      r->n_ranges = k;
+      r->peers_together = false;
+      break;
+    }
+    ranges[k] = r->ranges[k];
+    ranges[k].column = (uint32_t)to;
+  }
+  r->ranges = ranges;
+}
+
 void br_map_clustering(br_dist *d, br_drel *r, const int64_t *map, size_t n) {
   br_dkey *keys = br_arena_alloc(d->arena, (r->n_keys + 1) * sizeof *keys);
+  map_ranges(d, r, map, n);
   for (size_t k = 0; k < r->n_keys; k++) {
     keys[k].hashed_as = r->keys[k].hashed_as;
     for (size_t i = 0; i < n; i++)
@@ -71,6 +94,32 @@ bool br_key_has(const br_dkey *key, int64_t column, const char *hashed_as) {
   for (uint32_t c = 0; c < key->n; c++)
     if ((int64_t)key->columns[c] == column) return true;
   return false;
+}
+
+bool br_is_placed(const br_drel *r) {
+  return r->n_keys && r->aligned && r->n_branches == 1 && r->branches[0].open->rule == BR_RULE_PARTITIONS;
+}
+
+static br_status add_equal(br_dist *d, br_drel *r, br_dkey *key, int64_t have, int64_t more, br_error *err) {
+  const char *hashed_as;
+  bool small_int;
+  if (!br_key_has(key, have, key->hashed_as) || br_key_has(key, more, key->hashed_as)) return BR_OK;
+  BR_TRY(br_hash_type(d, r->types[more], &hashed_as, &small_int, err));
+  if (hashed_as && !strcmp(hashed_as, key->hashed_as) && key->n < BR_KEY_COLUMNS)
+    key->columns[key->n++] = (uint32_t)more;
+  return BR_OK;
+}
+
+br_status br_equal_columns(br_dist *d, br_drel *r, int64_t a, int64_t b, br_error *err) {
+  if (a < 0 || b < 0 || a == b || !r->n_keys) return BR_OK;
+  br_dkey *keys = br_arena_alloc(d->arena, r->n_keys * sizeof *keys);
+  memcpy(keys, r->keys, r->n_keys * sizeof *keys);
+  r->keys = keys;
+  for (size_t k = 0; k < r->n_keys; k++) {
+    BR_TRY(add_equal(d, r, &keys[k], a, b, err));
+    BR_TRY(add_equal(d, r, &keys[k], b, a, err));
+  }
+  return BR_OK;
 }
 
 bool br_clustered_within(const br_drel *r, const br_hash_keys *k) {

@@ -50,7 +50,7 @@ static br_status emit_checked(br_dist *d, const br_node *n, br_rel *children, si
 
 static void take_columns(br_dist *d, br_drel *r, const br_node *n) {
   r->needed = d->needs[n->id];
-  r->n_columns = n->n_columns;
+  r->n_columns = n->n_columns; /* ranges go by the columns of before: who knows the new ones maps them */
   r->binds = n->binds;
   r->types = n->types;
   br_set_rows(r, n->rows);
@@ -100,7 +100,7 @@ void br_label_all(br_dist *d, br_drel *r, const char *label) {
 
 void br_mark_chance(br_drel *r, bool chance) {
   if (!chance) return;
-  for (size_t i = 0; i < r->n_branches; i++) r->branches[i].open->indeterminate = true;
+  for (size_t i = 0; i < r->n_branches; i++) r->branches[i].open->indeterminate = r->branches[i].open->chance = true;
   if (br_is_constant(r)) br_one_task(r, BR_WHY_CONSTANTS); /* each task would see other values */
 }
 
@@ -114,8 +114,7 @@ static int64_t *kept_columns(br_dist *d, const br_node *n, const br_drel *child)
   switch (n->kind) {
     case BR_NODE_PROJECTION:
       for (size_t i = 0; i < n->n_columns; i++) {
-        const json_t *e = br_j_at(n->json, "expressions", i);
-        map[i] = br_j_is(e, "expression_class", "BOUND_CAST") ? -1 : br_expr_column(e, child);
+        map[i] = br_expr_column(br_j_at(n->json, "expressions", i), child);
       }
       break;
     case BR_NODE_FILTER:
@@ -249,27 +248,52 @@ static br_status check_options(const br_distribute_options *o, br_error *err) {
   return BR_OK;
 }
 
-br_status br_distribute(const br_plan *plan, const br_distribute_options *o, br_stages **out, br_error *err) {
+/* One walk; a second one knows what the readers of shared stages wished for in the first. */
+static br_status walk_all(br_dist *d, const br_dist *before, br_error *err) {
+  br_emit_options emit = {.scan = br_scan_callback, .reference = br_reference_callback, .arg = d};
   br_drel root;
+  d->shared = br_map_new();
+  d->emit = br_emit_new(d->arena, &emit);
+  d->out = br_arena_alloc(d->arena, sizeof *d->out);
+  d->out->arena = d->arena;
+  if (before) {
+    d->known_wishes = before->wishes;
+    d->n_known_wishes = before->n_wishes;
+  }
+  br_find_needs(d);
+  br_status status = br_walk(d, d->plan->root, &root, err);
+  if (status == BR_OK) status = result_stage(d, &root, err);
+  if (status == BR_OK) br_fuse_stages(d);
+  br_map_free(d->shared);
+  return status;
+}
+
+static bool same_wishes(const br_dist *d) {
+  for (size_t i = 0; i < d->n_wishes; i++)
+    for (size_t k = i + 1; k < d->n_wishes; k++)
+      if (d->wishes[i].source == d->wishes[k].source && d->wishes[i].partitions == d->wishes[k].partitions &&
+          !strcmp(d->wishes[i].keys, d->wishes[k].keys))
+        return true;
+  return false;
+}
+
+br_status br_distribute(const br_plan *plan, const br_distribute_options *o, br_stages **out, br_error *err) {
   BR_TRY(check_options(o, err));
   br_arena *arena = br_arena_new();
-  br_stages *stages = br_arena_alloc(arena, sizeof *stages);
-  br_dist d = {.arena = arena, .plan = plan, .o = o, .out = stages, .shared = br_map_new()};
-  br_emit_options emit = {.scan = br_scan_callback, .reference = br_reference_callback, .arg = &d};
-  stages->arena = arena;
-  d.emit = br_emit_new(arena, &emit);
-  br_find_needs(&d);
-  br_status status = br_walk(&d, plan->root, &root, err);
-  if (status == BR_OK) status = result_stage(&d, &root, err);
-  br_map_free(d.shared);
+  br_dist first = {.arena = arena, .plan = plan, .o = o}, second = first, *d = &first;
+  br_status status = walk_all(d, NULL, err);
+  if (status == BR_OK && same_wishes(d)) {
+    d = &second;
+    status = walk_all(d, &first, err);
+  }
   if (status == BR_UNSUPPORTED) { /* the original text runs as one task */
-    stages->whole_query_reason = br_arena_strdup(arena, err->message);
-    stages->n_stages = 0;
+    d->out->whole_query_reason = br_arena_strdup(arena, err->message);
+    d->out->n_stages = 0;
     br_error_clear(err);
     status = BR_OK;
   }
   if (status == BR_OK)
-    *out = stages;
+    *out = d->out;
   else
     br_arena_free(arena);
   return status;

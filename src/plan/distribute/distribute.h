@@ -34,6 +34,7 @@ typedef struct br_open {
   br_stage_step *steps; /* in the order of their making: a step reads earlier ones only */
   size_t n_steps, cap_steps;
   bool indeterminate;
+  bool chance;         /* by what this stage itself does, not only by what it reads */
   uint32_t batch_rows; /* into_batches() */
   /* All rows come from one HASH input: the values of its hash key k are column key_at[k] of that producer's output (-1: not
    * stored). What happens in this stage can only take values away. */
@@ -50,6 +51,8 @@ typedef struct br_branch {
   const char *sql;
   int64_t plain_read; /* the text is nothing but a FORWARD read of this stage; -1: it is more */
   const bool *layout; /* of a plain read: which columns that stage stores */
+  uint32_t source;    /* of a plain read: what is read, and by whom (nodes' ids + 1); 0: not asked for by name */
+  uint32_t reader;
 } br_branch;
 
 /* One key of a hash clustering: the output columns that hold its value, and the type it was hashed as. */
@@ -59,6 +62,12 @@ typedef struct br_dkey {
   uint32_t n;
   const char *hashed_as;
 } br_dkey;
+
+/* One key of a range clustering. */
+typedef struct br_drange {
+  uint32_t column;
+  bool down, nulls_first;
+} br_drange;
 
 typedef struct br_drel {
   br_branch *branches;
@@ -71,6 +80,9 @@ typedef struct br_drel {
   size_t n_keys;      /* 0: no hash clustering */
   bool aligned;       /* the task's number is hash(keys) % partitions: it can meet another such relation in one stage */
   bool ordered;       /* rows are in the order of an ORDER BY, task after task */
+  br_drange *ranges;  /* rows of task i don't come behind those of task i + 1 by these */
+  size_t n_ranges;
+  bool peers_together; /* rows that agree in all of the ranges' keys are in one task */
   double rows, bytes;
 } br_drel;
 
@@ -82,7 +94,16 @@ typedef struct br_shared {
   const bool **layouts; /* which columns each producer stores */
   bool *one;
   size_t n_producers;
+  uint32_t source; /* 1 + the id of the node that defines it; 0: none */
 } br_shared;
+
+/* A reader of something shared wants it hashed by these keys. When another wants the same, one exchange serves both. A weak wish
+ * is one that would move less by itself (partial results), and only joins in. */
+typedef struct br_wish {
+  uint32_t source, reader, partitions;
+  const char *keys;
+  bool weak;
+} br_wish;
 
 typedef struct br_dist {
   br_arena *arena; /* of the result */
@@ -94,8 +115,12 @@ typedef struct br_dist {
   uint32_t next_number;
   br_open *scanning; /* where the scan that is being printed belongs */
   bool scanning_whole;
-  bool **needs;          /* [node id][column], needs.c */
-  br_map *shared;        /* node id -> br_shared */
+  bool **needs;    /* [node id][column], needs.c */
+  br_map *shared;  /* node id -> br_shared */
+  br_wish *wishes; /* of this walk, and of the walk before it */
+  size_t n_wishes, cap_wishes;
+  const br_wish *known_wishes;
+  size_t n_known_wishes;
   const br_node *region; /* one-task region that is being printed, with ids below region_end */
   uint32_t region_end;
   br_status callback_status; /* a failure inside an emitter's callback, which can't return one */
@@ -103,6 +128,7 @@ typedef struct br_dist {
 } br_dist;
 
 /* ---- build.c: stages under construction */
+void *br_grown(br_dist *d, void *items, size_t *cap, size_t count, size_t item_bytes);
 br_open *br_open_new(br_dist *d, br_rule rule);
 uint32_t br_open_input(br_dist *d, br_open *o, uint32_t producer, br_exchange_kind kind, bool ordered); /* its number */
 void br_open_scan(br_dist *d, br_open *o, br_stage_scan s, bool split);
@@ -148,6 +174,9 @@ typedef struct br_hash_keys {
   size_t n;
 } br_hash_keys;
 br_hash_keys br_hash_keys_new(br_dist *d, size_t n);
+/* Notes that r, if it is nothing but a read of something shared, is to be hashed by k. True: another reader wants the same, so
+ * nothing should be put between the read and the exchange. */
+bool br_shares_exchange(br_dist *d, const br_drel *r, const br_hash_keys *k, uint32_t n, bool weak);
 /* False: this expression can't be a hash key (volatile, unknown type). */
 BR_MUST_USE br_status br_hash_key(br_dist *d, const br_drel *r, const json_t *expr, br_hash_keys *k, bool *ok,
                                   br_error *err);
@@ -183,7 +212,19 @@ void br_set_clustering(br_dist *d, br_drel *r, const br_hash_keys *k, bool align
 /* Are all clustering keys among these columns (each hashed as its own type)? */
 bool br_clustered_within(const br_drel *r, const br_hash_keys *k);
 bool br_key_has(const br_dkey *key, int64_t column, const char *hashed_as);
+/* One branch, and the task's number is the hash of its rows' keys: another such relation can meet it. */
+bool br_is_placed(const br_drel *r);
+/* The two columns are equal in every row that is left, neither is NULL. */
+BR_MUST_USE br_status br_equal_columns(br_dist *d, br_drel *r, int64_t a, int64_t b, br_error *err);
+void br_no_ranges(br_drel *r);
 const char *br_clustering_text(br_dist *d, const br_drel *r);
+
+/* ---- merge.c: stages that do the same become one; a stage whose rows only pass through to one other becomes part of it */
+bool br_find_twin(br_dist *d, const br_stage *s, uint32_t *id);
+/* The same rows from the same sources, that come out the same each time? */
+bool br_same_work(br_dist *d, const br_drel *l, const br_drel *r);
+const char *br_final_text(br_dist *d, const br_open *o, const char *sql); /* build.c: inputs numbered from 0 */
+void br_fuse_stages(br_dist *d);
 
 /* ---- needs.c: fills d->needs */
 void br_find_needs(br_dist *d);

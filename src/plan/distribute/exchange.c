@@ -142,6 +142,7 @@ static void read_all(br_dist *d, br_drel *r, const uint32_t *producers, const bo
   r->branches = br_arena_alloc(d->arena, sizeof *r->branches);
   r->branches[0] = (br_branch){.open = o, .sql = br_arena_strdup(d->arena, br_buf_cstr(&b)), .plain_read = -1};
   r->n_branches = 1;
+  br_no_ranges(r);
   br_buf_free(&b);
 }
 
@@ -206,9 +207,38 @@ static void give_keys(br_dist *d, const br_drel *r, const br_hash_keys *k) {
   }
 }
 
+/* ---- one exchange of something shared for several readers: which of them want the same is known from a first walk */
+
+static void wish(br_dist *d, br_wish w) {
+  for (size_t i = 0; i < d->n_wishes; i++)
+    if (d->wishes[i].reader == w.reader && d->wishes[i].partitions == w.partitions &&
+        !strcmp(d->wishes[i].keys, w.keys))
+      return;
+  d->wishes = br_grown(d, d->wishes, &d->cap_wishes, d->n_wishes, sizeof *d->wishes);
+  d->wishes[d->n_wishes++] = w;
+}
+
+bool br_shares_exchange(br_dist *d, const br_drel *r, const br_hash_keys *k, uint32_t n, bool weak) {
+  const br_branch *b = &r->branches[0];
+  if (r->n_branches != 1 || b->plain_read < 0 || !b->source) return false;
+  br_wish w = {.source = b->source, .reader = b->reader, .partitions = n, .keys = keys_text(d, k, false), .weak = weak};
+  wish(d, w);
+  for (size_t i = 0; i < d->n_known_wishes; i++) {
+    const br_wish *other = &d->known_wishes[i];
+    bool same = other->source == w.source && other->partitions == n && !strcmp(other->keys, w.keys);
+    if (same && other->reader != w.reader && !(weak && other->weak)) return true;
+  }
+  return false;
+}
+
 br_status br_exchange_hash_into(br_dist *d, br_drel *r, const br_hash_keys *k, uint32_t n, const char *why,
                                 br_error *err) {
   uint32_t *producers;
+  const bool *needed = r->needed;
+  if (br_shares_exchange(d, r, k, n, false)) {
+    r->needed = r->branches[0].layout; /* whatever any reader needs */
+    why = "one exchange for several readers";
+  }
   br_closing c = {.output = BR_EX_HASH, .partitions = n, .keys = keys_text(d, k, true), .why = why};
   c.tail = br_arena_printf(d->arena, "CAST(hash(%s, %s) %% %u AS INTEGER)", keys_text(d, k, false), BR_HASH_SEED, n);
   BR_TRY(close_all(d, r, &c, &producers, err));
@@ -218,6 +248,7 @@ br_status br_exchange_hash_into(br_dist *d, br_drel *r, const br_hash_keys *k, u
   give_keys(d, r, k);
   if (n_producers == 1) remember_keys(d, r, producers[0], k);
   br_set_clustering(d, r, k, true);
+  r->needed = needed;
   return BR_OK;
 }
 
@@ -344,7 +375,9 @@ br_drel br_read_shared(br_dist *d, const br_shared *s, const br_node *n) {
     r.branches[i] = (br_branch){.open = o,
                                 .sql = br_read_text(d, &r, s->layouts[i], number),
                                 .plain_read = s->producers[i],
-                                .layout = s->layouts[i]};
+                                .layout = s->layouts[i],
+                                .source = s->source,
+                                .reader = n->id + 1};
   }
   r.aligned = false; /* a FORWARD reader follows its producer's tasks, whatever their number becomes */
   return r;

@@ -206,7 +206,7 @@ static br_status broadcast_join(br_dist *d, const br_node *n, const join_kind *k
 
 /* The order of pairs in which r is hashed already; false: it isn't. */
 static bool hashed_by(const br_drel *r, const br_hash_keys *side, size_t *pairs) {
-  if (!r->n_keys || !r->aligned || r->n_branches != 1 || r->branches[0].open->rule != BR_RULE_PARTITIONS) return false;
+  if (!br_is_placed(r)) return false;
   for (size_t k = 0; k < r->n_keys; k++) {
     size_t p = 0;
     while (p < side->n && !br_key_has(&r->keys[k], side->columns[p], side->hashed_as[p])) p++;
@@ -300,12 +300,26 @@ static bool may_filter(const br_dist *d, const join_kind *kind, bool left, const
   return d->o->run_time_filters && unseen && (r->rows < 0 || other->rows < 0 || other->rows <= r->rows);
 }
 
+/* Both sides are the same rows and go by the same keys: one stage for both, of what either needs. */
+static bool same_exchange(br_dist *d, br_drel *l, br_drel *r, const br_hash_keys *lk, const br_hash_keys *rk) {
+  if (!br_same_work(d, l, r) || lk->n != rk->n) return false;
+  for (size_t i = 0; i < lk->n; i++)
+    if (strcmp(lk->texts[i], rk->texts[i]) != 0) return false;
+  bool *both = br_arena_alloc(d->arena, l->n_columns + 1);
+  for (size_t i = 0; i < l->n_columns; i++) both[i] = !l->needed || !r->needed || l->needed[i] || r->needed[i];
+  l->needed = r->needed = both;
+  return true;
+}
+
 /* The sides that are not hashed already change place. The side whose keys may drop rows of the other goes first. */
 static br_status exchange_sides(br_dist *d, const join_kind *kind, br_drel *l, br_drel *r, const br_hash_keys *lk,
                                 const br_hash_keys *rk, bool left, bool right, bool null_matches, br_error *err) {
-  bool filter_left = !left && !null_matches && may_filter(d, kind, true, l, r);
-  uint32_t n = left ? br_partitions_of(d, l) : right ? br_partitions_of(d, r) : 0;
-  bool filter_right = !right && !filter_left && !null_matches && may_filter(d, kind, false, r, l);
+  uint32_t n = left ? br_partitions_of(d, l) : right ? br_partitions_of(d, r) : 0, into = n ? n : d->o->partitions;
+  bool twins = !left && !right && same_exchange(d, l, r, lk, rk);
+  bool share_left = twins || (!left && br_shares_exchange(d, l, lk, into, false));
+  bool share_right = twins || (!right && br_shares_exchange(d, r, rk, into, false));
+  bool filter_left = !left && !share_left && !null_matches && may_filter(d, kind, true, l, r);
+  bool filter_right = !right && !share_right && !filter_left && !null_matches && may_filter(d, kind, false, r, l);
   if (filter_left) {
     BR_TRY(exchange_unless(d, r, rk, right, n, err));
     add_filter(d, l, lk, r);

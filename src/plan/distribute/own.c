@@ -114,6 +114,12 @@ br_status br_dist_filter(br_dist *d, const br_node *n, br_drel *out, br_error *e
   bool own = child->kind == BR_NODE_PROJECTION && marker_of(child) && br_j_count(n->json, "expressions") == 1;
   BR_TRY(br_walk(d, child, out, err));
   double rows = out->rows;
+  for (size_t i = 0; i < br_j_count(n->json, "expressions"); i++) {
+    const json_t *e = br_j_at(n->json, "expressions", i);
+    if (br_j_is(e, "type", "COMPARE_EQUAL"))
+      BR_TRY(br_equal_columns(d, out, br_expr_column(br_j_get(e, "left"), out),
+                              br_expr_column(br_j_get(e, "right"), out), err));
+  }
   BR_TRY(br_stays_over(d, n, own ? "" : "filter", out, err));
   if (own) br_set_rows(out, rows);
   return BR_OK;

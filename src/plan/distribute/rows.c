@@ -1,93 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Operators over whole rows: set operations, distinct, window, sample. UNION ALL moves nothing: its parts become branches.
- * (A UNION without ALL has its DISTINCT above it in the plan.) EXCEPT and INTERSECT spread both sides by all columns.
+ * Operators over whole rows: distinct, sample.
  *
  * Threads: none. Bounds: none.
  */
 #include "plan/distribute/distribute.h"
 
 #include <string.h>
-
-/* ---- set operations */
-
-static br_status all_columns(br_dist *d, const br_drel *r, br_hash_keys *k, br_error *err) {
-  *k = br_hash_keys_new(d, r->n_columns);
-  for (size_t i = 0; i < r->n_columns; i++) BR_TRY(br_hash_key_column(d, r, i, k, err));
-  return BR_OK;
-}
-
-static br_status walk_children(br_dist *d, const br_node *n, br_drel *children, br_error *err) {
-  for (size_t i = 0; i < n->n_children; i++) BR_TRY(br_walk(d, n->children[i], &children[i], err));
-  return BR_OK;
-}
-
-static bool all_one(const br_drel *r, size_t n) {
-  for (size_t i = 0; i < n; i++)
-    if (!br_is_one(&r[i])) return false;
-  return true;
-}
-
-/* All parts in one task, or all constants: one stage, printed in place. */
-static br_status union_in_place(br_dist *d, const br_node *n, const br_drel *children, br_drel *out, br_error *err) {
-  br_open *o = children[0].branches[0].open;
-  br_buf b = {0};
-  (void)err;
-  for (size_t i = 0; i < n->n_children; i++) {
-    if (i) o = br_open_merge(d, o, children[i].branches[0].open);
-    br_buf_printf(&b, "%sSELECT * FROM (%s) t", i ? " UNION ALL " : "", children[i].branches[0].sql);
-  }
-  *out = br_drel_new(d, o, br_arena_strdup(d->arena, br_buf_cstr(&b)), n);
-  br_open_label(d, o, "union all");
-  br_buf_free(&b);
-  return BR_OK;
-}
-
-static br_status union_all(br_dist *d, const br_node *n, br_drel *children, br_drel *out, br_error *err) {
-  size_t count = 0;
-  double rows = 0;
-  if (all_one(children, n->n_children)) return union_in_place(d, n, children, out, err);
-  for (size_t i = 0; i < n->n_children; i++) {
-    br_one_task(&children[i], BR_WHY_CONSTANTS);
-    count += children[i].n_branches;
-    rows = rows < 0 || children[i].rows < 0 ? -1 : rows + children[i].rows;
-  }
-  memset(out, 0, sizeof *out);
-  out->branches = br_arena_alloc(d->arena, count * sizeof *out->branches);
-  for (size_t i = 0; i < n->n_children; i++)
-    for (size_t b = 0; b < children[i].n_branches; b++) out->branches[out->n_branches++] = children[i].branches[b];
-  out->n_columns = n->n_columns;
-  out->binds = n->binds;
-  out->types = n->types;
-  out->needed = d->needs[n->id];
-  br_set_rows(out, n->rows >= 0 ? n->rows : rows);
-  return BR_OK;
-}
-
-static br_status by_all_columns(br_dist *d, const br_node *n, br_drel *children, br_drel *out, br_error *err) {
-  br_hash_keys keys[2];
-  if (!all_one(children, 2))
-    for (size_t i = 0; i < 2; i++) {
-      BR_TRY(all_columns(d, &children[i], &keys[i], err));
-      BR_TRY(br_exchange_hash(d, &children[i], &keys[i], "equal rows of both sides meet", err));
-    }
-  br_open *o = br_open_merge(d, children[0].branches[0].open, children[1].branches[0].open);
-  BR_TRY(br_emit_two(d, n, &children[0], &children[1], o, out, err));
-  out->keys = children[0].keys;
-  out->n_keys = children[0].n_keys;
-  out->aligned = children[0].aligned;
-  br_open_label(d, o, n->kind == BR_NODE_EXCEPT ? "except" : "intersect");
-  return BR_OK;
-}
-
-br_status br_dist_setop(br_dist *d, const br_node *n, br_drel *out, br_error *err) {
-  br_drel *children = br_arena_alloc(d->arena, n->n_children * sizeof *children);
-  BR_TRY(walk_children(d, n, children, err));
-  if (n->kind == BR_NODE_UNION) return union_all(d, n, children, out, err);
-  if (n->n_children != 2)
-    return br_fail(err, BR_UNSUPPORTED, BR_BLAME_NONE, "%s of %zu inputs", n->type, n->n_children);
-  return by_all_columns(d, n, children, out, err);
-}
 
 /* ---- distinct */
 

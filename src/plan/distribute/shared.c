@@ -22,6 +22,7 @@ static br_status publish(br_dist *d, const br_node *source, br_drel *rel, size_t
   br_shared *s = br_arena_alloc(d->arena, sizeof *s);
   if (readers > 1) {
     BR_TRY(br_share(d, rel, why, s, err));
+    s->source = source->id + 1;
   } else {
     s->is_inline = true;
     s->rel = *rel;

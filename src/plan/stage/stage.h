@@ -92,6 +92,7 @@ typedef struct br_stage {
   const char *keys;        /* for people: "c0, c1" or "c0 DESC NULLS LAST"; NULL: none */
   bool ordered_output;
   bool indeterminate;
+  bool chance;                 /* indeterminate by its own text, whatever it reads */
   double rows, bytes;          /* estimates of the output; negative: unknown */
   const char *why;             /* why this exchange was chosen, or elided ones ("kept clustering hash(c0)") */
   const char *one_task_reason; /* not NULL: this stage runs as one task because … */
