@@ -42,7 +42,7 @@ SELECT x, y, x IN (SELECT x FROM setb), (x, y) IN (SELECT x, y FROM setb), y NOT
 SELECT a.x, a.y, a.x IN (SELECT b.x FROM setb b WHERE b.y = a.y), a.x NOT IN (SELECT b.x FROM setb b WHERE b.y <> a.y) FROM seta a;
 -- 3 stages
 SELECT a.x FROM seta a WHERE a.x > ANY (SELECT x FROM setb WHERE x IS NOT NULL) AND a.x <= ALL (SELECT x FROM seta WHERE x IS NOT NULL);
--- 3 stages
+-- 2 stages
 SELECT a.x, a.x > ALL (SELECT x FROM setb), a.x <> ANY (SELECT x FROM setb) FROM seta a;
 -- 2 stages
 SELECT a.x, b.x, a.y FROM seta a JOIN setb b ON a.x IS NOT DISTINCT FROM b.x AND a.y = b.y;
@@ -82,7 +82,7 @@ SELECT p.t, p.q, s.n FROM probe p ASOF JOIN (SELECT n, n * 7 AS t FROM series) s
 -- 2 stages
 SELECT p.t, p.q, s.n FROM probe p ASOF LEFT JOIN (SELECT n, n * 7 AS t FROM series) s USING (t);
 -- # several joins over the same and other keys
--- 4 stages
+-- 3 stages
 SELECT d.label, e.label, count(*) FROM facts f JOIN dims d ON f.k = d.k JOIN dims e ON f.g = e.k GROUP BY ALL;
 -- 3 stages
 SELECT a.id, b.id, c.id FROM keysl a JOIN keysr b ON a.i32 = b.i32 JOIN keysl c ON b.i32 = c.i32 WHERE a.id < 100;
@@ -137,7 +137,7 @@ SELECT d.label, e.b FROM dims d LEFT JOIN empties e ON d.k = e.a;
 SELECT d.label, e.b FROM dims d JOIN empties e ON d.k = e.a;
 -- 3 stages
 SELECT d.label, e.b FROM empties e FULL JOIN dims d ON d.k = e.a;
--- 5 stages
+-- 4 stages
 SELECT d.k, d.k IN (SELECT a FROM empties), d.k NOT IN (SELECT a FROM empties), (SELECT max(a) FROM empties) FROM dims d;
 -- 2 stages
 SELECT d.label FROM dims d, empties;

@@ -37,7 +37,7 @@ SELECT f.id, f.k NOT IN (SELECT k FROM dims d WHERE d.kind = f.g) FROM facts f W
 SELECT f.id FROM facts f WHERE NOT EXISTS (SELECT 1 FROM dims d WHERE d.k > f.k AND d.kind = f.g) AND f.id < 500;
 -- 6 stages
 SELECT d.label, (SELECT list(x ORDER BY x, id) FROM (SELECT x, id FROM facts f WHERE f.k = d.k ORDER BY x DESC, id LIMIT 3)) FROM dims d;
--- 9 stages
+-- 7 stages
 SELECT d.label, f.id FROM dims d JOIN LATERAL (SELECT id FROM facts WHERE k = d.k AND id < 200 EXCEPT SELECT id FROM facts WHERE ok) f ON true;
 -- 4 stages
 SELECT d.label, r.v FROM dims d, LATERAL (SELECT unnest(range(d.kind))) r(v);
@@ -79,7 +79,7 @@ SELECT year(ts) AS y, month(ts) AS m, count(*), sum(price), avg(price), max(ts) 
 SELECT time_bucket(INTERVAL 1 WEEK, ts) AS w, count(*), quantile_cont(x, 0.5) FROM facts GROUP BY w;
 -- 2 stages
 SELECT CASE WHEN x < 4 THEN 'low' WHEN x < 12 THEN 'mid' ELSE 'high' END AS band, ok, count(*), sum(price) FROM facts GROUP BY ALL HAVING sum(price) > 0;
--- 5 stages
+-- 4 stages
 SELECT s, count(*) FROM facts WHERE s IS NOT NULL GROUP BY s HAVING count(*) > (SELECT avg(n) FROM (SELECT count(*) AS n FROM facts WHERE s IS NOT NULL GROUP BY s));
 -- 2 stages
 SELECT st.b, sum(st.a), count(DISTINCT st) FROM facts GROUP BY st.b;

@@ -37,7 +37,7 @@ SELECT * FROM seta INTERSECT ALL SELECT * FROM setb;
 SELECT x FROM seta EXCEPT SELECT x FROM setb;
 -- 5 stages
 SELECT * FROM seta EXCEPT SELECT * FROM setnone UNION ALL SELECT * FROM setnone;
--- 6 stages
+-- 5 stages
 (SELECT x FROM seta UNION SELECT k FROM facts) INTERSECT (SELECT x FROM setb UNION ALL SELECT NULL);
 -- 3 stages
 SELECT d FROM floatsl INTERSECT SELECT f FROM floatsr;

@@ -57,11 +57,11 @@ SELECT k, row_number() OVER (PARTITION BY k ORDER BY v) AS r, v FROM (SELECT k, 
 -- 3 stages | ordered
 SELECT * FROM (SELECT id, 'a' AS t FROM facts WHERE id < 50 UNION ALL SELECT id, 'b' FROM facts WHERE id BETWEEN 25 AND 75) ORDER BY id DESC, t LIMIT 60 OFFSET 10;
 -- # a limit that is met stops what nobody else needs: these have 20,000³ rows
--- 4 stages | shape
+-- 3 stages | shape
 SELECT a.id, b.id, c.id FROM facts a, facts b, facts c LIMIT 12;
--- 4 stages | shape
+-- 3 stages | shape
 SELECT * FROM (SELECT a.id + b.id + c.id AS i FROM facts a, facts b, facts c) WHERE i % 2 = 1 LIMIT 5 OFFSET 3;
--- 4 stages
+-- 3 stages
 SELECT count(*) FROM (SELECT a.id FROM facts a, facts b, facts c LIMIT 1000);
 -- # batches above 16 MiB, everywhere
 -- 2 stages
