@@ -22,6 +22,8 @@
 #include "coordinator/sinks.h"
 #include "coordinator/watchdog.h"
 
+#define INTERRUPT_LOOK_NS 50000000L
+
 struct brant_query {
   brant_session *session;
   brant_query *prev, *next; /* of the session, under its lock */
@@ -127,6 +129,20 @@ br_status br_query_take(brant_query *q, br_error *err) {
   return BR_OK;
 }
 
+/* Until something changed, or for as long as an interrupt may go unheard. With the lock of d. */
+static void wait_a_moment(brant_query *q, br_query *d) {
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_nsec += INTERRUPT_LOOK_NS;
+  until.tv_sec += until.tv_nsec / 1000000000L;
+  until.tv_nsec %= 1000000000L;
+  pthread_cond_timedwait(&d->changed, &d->lock, &until);
+  if (!atomic_load(&q->session->interrupted)) return;
+  pthread_mutex_unlock(&d->lock);
+  brant_query_cancel(q);
+  pthread_mutex_lock(&d->lock);
+}
+
 br_status br_query_wait_result(brant_query *q, br_error *err) {
   br_query *d = q->plan.query;
   br_status status = BR_OK;
@@ -135,7 +151,7 @@ br_status br_query_wait_result(brant_query *q, br_error *err) {
     if (d->results[i].ready)
       i++;
     else
-      pthread_cond_wait(&d->changed, &d->lock);
+      wait_a_moment(q, d);
   }
   if (d->state == BR_QUERY_FAILED) {
     *err = d->error;
@@ -208,6 +224,9 @@ static br_status start_local(brant_query *q, br_error *err) {
   brant_session *s = q->session;
   br_session *on = NULL;
   br_statement kind;
+  bool shadows = s->has_temp && q->plan.about_session;
+  if (s->has_temp && !shadows) BR_TRY(br_temp_shadows(s, &shadows, err));
+  if (shadows) return keep_all(q, s->db, q->plan.sql, err);
   BR_TRY(br_session_open(s->engine, &on, err));
   same_settings(s, on);
   br_status status = br_session_classify(on, q->plan.sql, &kind, err);
@@ -257,6 +276,12 @@ static br_status submit_plain(brant_query *q, const char *sql, br_error *err) {
       return status;
     }
   }
+  bool done;
+  BR_TRY(br_temp_statement(q->session, sql, &done, err));
+  if (done) {
+    mark_end(q);
+    return no_columns(&q->schema, err);
+  }
   BR_TRY(br_session_classify(q->session->db, sql, &kind, err));
   if (kind == BR_STMT_COPY) {
     BR_TRY(br_copying_start(q->session, sql, &q->plan, &q->copying, err));
@@ -303,16 +328,33 @@ static void on_late(void *arg) {
     brant_interrupt(q->session);
 }
 
-int brant_submit(brant_session *s, const char *sql, brant_query **out, brant_error *err) {
-  br_error e;
-  br_error_clear(&e);
+static brant_query *new_query(brant_session *s) {
   brant_query *q = br_calloc(1, sizeof *q);
   atomic_init(&q->refs, 1);
   pthread_mutex_init(&q->lock, NULL);
   join_session(q, s);
-  atomic_store(&s->interrupted, false);
   q->start_us = br_now_us();
   q->cpu_start = br_cpu_seconds();
+  return q;
+}
+
+br_status br_query_submit_distributed(brant_session *s, const char *sql, brant_query **out, br_error *err) {
+  brant_query *q = new_query(s);
+  br_status status = br_prepare(s, sql, false, &q->plan, err);
+  if (status == BR_OK && !q->plan.local) {
+    status = start_distributed(q, err);
+    q->running = true;
+  }
+  *out = status == BR_OK && !q->plan.local ? q : NULL;
+  if (*out == NULL) unref(q);
+  return status;
+}
+
+int brant_submit(brant_session *s, const char *sql, brant_query **out, brant_error *err) {
+  br_error e;
+  br_error_clear(&e);
+  brant_query *q = new_query(s);
+  atomic_store(&s->interrupted, false);
   br_status status = BR_OK;
   if (s->settings.timeout_ms > 0) status = br_watchdog_start(s->settings.timeout_ms, on_late, q, &q->watchdog, &e);
   if (status == BR_OK) status = submit(q, sql, &e);

@@ -33,6 +33,7 @@ void br_dataset_unref(br_dataset *d) {
   free(d->part_bytes);
   br_schema_unref(d->schema);
   free(d->name);
+  free(d->view);
   brant_query *held = d->held;
   free(d);
   brant_query_free(held);
@@ -124,30 +125,30 @@ static void close_here(void *arg) {
 
 /* ---- names */
 
-static br_status make_view(brant_session *s, const char *name, br_error *err) {
+static br_status make_view(brant_session *s, const br_dataset *d, br_error *err) {
   br_buf sql = {0};
-  br_buf_str(&sql, "CREATE VIEW ");
-  br_buf_sql_ident(&sql, name);
+  br_buf_str(&sql, d->view != NULL ? "CREATE TEMP VIEW " : "CREATE VIEW ");
+  br_buf_sql_ident(&sql, d->view != NULL ? d->view : d->name);
   br_buf_str(&sql, " AS SELECT * FROM dataset(");
-  br_buf_sql_literal(&sql, name, strlen(name));
+  br_buf_sql_literal(&sql, d->name, strlen(d->name));
   br_buf_char(&sql, ')');
   br_status status = br_session_execute(s->db, br_buf_cstr(&sql), err);
   br_buf_free(&sql);
   return status;
 }
 
-static void drop_view(brant_session *s, const char *name) {
+static void drop_view(brant_session *s, const br_dataset *d) {
   br_error ignored;
   br_buf sql = {0};
-  br_buf_str(&sql, "DROP VIEW IF EXISTS ");
-  br_buf_sql_ident(&sql, name);
+  br_buf_str(&sql, d->view != NULL ? "DROP VIEW IF EXISTS temp." : "DROP VIEW IF EXISTS ");
+  br_buf_sql_ident(&sql, d->view != NULL ? d->view : d->name);
   br_status status = br_session_execute(s->db, br_buf_cstr(&sql), &ignored);
   (void)status; /* a query of its own that runs still holds it: it has no rows any more, then */
   br_buf_free(&sql);
 }
 
 /* The session takes the reference, also on failure. */
-static br_status publish(brant_session *s, br_dataset *d, br_error *err) {
+static br_status publish(brant_session *s, br_dataset *d, bool view, br_error *err) {
   br_engine_dataset table = {.schema = d->schema,
                              .rows = d->rows,
                              .arg = br_dataset_ref(d),
@@ -156,8 +157,8 @@ static br_status publish(brant_session *s, br_dataset *d, br_error *err) {
                              .close = close_here,
                              .free = free_reference};
   br_status status = br_engine_dataset_put(s->engine, d->name, &table, err);
-  if (status == BR_OK) {
-    status = make_view(s, d->name, err);
+  if (status == BR_OK && view) {
+    status = make_view(s, d, err);
     if (status != BR_OK) br_engine_dataset_drop(s->engine, d->name);
   }
   if (status != BR_OK) {
@@ -173,7 +174,7 @@ static br_status publish(brant_session *s, br_dataset *d, br_error *err) {
 static void forget(brant_session *s, size_t i) {
   br_dataset *d = s->datasets[i];
   memmove(&s->datasets[i], &s->datasets[i + 1], (--s->n_datasets - i) * sizeof *s->datasets);
-  drop_view(s, d->name);
+  drop_view(s, d);
   br_engine_dataset_drop(s->engine, d->name);
   if (s->driver != NULL) br_driver_withdraw(s->driver, d->id);
   br_dataset_unref(d);
@@ -183,13 +184,18 @@ void br_datasets_drop_all(brant_session *s) {
   while (s->n_datasets > 0) forget(s, s->n_datasets - 1);
 }
 
-int brant_drop_table(brant_session *s, const char *name, brant_error *err) {
+bool br_datasets_drop(brant_session *s, const char *name) {
   for (size_t i = 0; i < s->n_datasets; i++) {
     if (strcasecmp(s->datasets[i]->name, name) != 0) continue;
     forget(s, i);
-    return 0;
+    return true;
   }
+  return false;
+}
+
+int brant_drop_table(brant_session *s, const char *name, brant_error *err) {
   br_error e;
+  if (br_datasets_drop(s, name)) return 0;
   br_fail(&e, BR_NOT_FOUND, BR_BLAME_USER, "there is no table %.200s that was registered or persisted", name);
   br_error_export(&e, err);
   return BR_NOT_FOUND;
@@ -483,7 +489,7 @@ static br_status register_stream(brant_session *s, const char *name, struct Arro
   BR_TRY_GOTO(run_import(s, on, &x, err));
   br_dataset *d = x.d;
   x.d = NULL;
-  status = publish(s, d, err);
+  status = publish(s, d, true, err);
 done:
   if (x.d != NULL) abandon_part(&x);
   if (on != NULL) br_session_close(on);
@@ -534,7 +540,7 @@ static br_status describe_result(brant_session *s, br_dataset *d, br_error *err)
   return status;
 }
 
-static br_status persist(brant_session *s, brant_query *query, const char *name, br_error *err) {
+static br_status persist(brant_session *s, brant_query *query, const char *name, bool view, br_error *err) {
   br_query *q = br_query_inside(query);
   BR_TRY(check_name(s, name, err));
   br_driver_keep_result(s->driver, q);
@@ -544,7 +550,7 @@ static br_status persist(brant_session *s, brant_query *query, const char *name,
   d->held = query;
   d->run = q;
   br_status status = describe_result(s, d, err);
-  if (status == BR_OK) return publish(s, d, err);
+  if (status == BR_OK) return publish(s, d, view, err);
   br_dataset_unref(d);
   return status;
 }
@@ -561,7 +567,21 @@ int brant_query_persist(brant_query *query, const char *name, brant_error *err) 
     return given;
   }
   br_status status = br_query_take(query, &e);
-  if (status == BR_OK) status = persist(s, query, name, &e);
+  if (status == BR_OK) status = persist(s, query, name, true, &e);
   if (status != BR_OK) br_error_export(&e, err);
   return status;
+}
+
+/* ---- temporary tables */
+
+br_status br_dataset_keep_result(brant_session *s, brant_query *q, const char *name, br_error *err) {
+  BR_TRY(br_query_take(q, err));
+  return persist(s, q, name, false, err);
+}
+
+br_status br_dataset_show(brant_session *s, const char *name, const char *view, br_error *err) {
+  br_dataset *d = br_dataset_find(s, name);
+  if (d == NULL) return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "there is no dataset %s", name);
+  d->view = br_strdup(view);
+  return make_view(s, d, err);
 }

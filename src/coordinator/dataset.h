@@ -14,6 +14,7 @@
 typedef struct br_dataset {
   _Atomic int refs;
   char *name;
+  char *view;  /* a temporary one of another name, of CREATE TEMP TABLE; NULL: there is a view `name` */
   uint64_t id; /* of a query: the one that made it, or one of its own */
   uint32_t stage;
   br_schema *schema; /* the caller's names */
@@ -36,6 +37,10 @@ void br_dataset_workers(br_dataset *d, uint32_t *out);
 /* The dataset of that name in the session, without a reference; NULL: none. */
 br_dataset *br_dataset_find(const brant_session *s, const char *name);
 void br_datasets_drop_all(brant_session *s);
+bool br_datasets_drop(brant_session *s, const char *name); /* false: there is none */
+/* Wait for the query's result and keep it as a dataset without a view; then show it as a temporary view. */
+BR_MUST_USE br_status br_dataset_keep_result(brant_session *s, brant_query *q, const char *name, br_error *err);
+BR_MUST_USE br_status br_dataset_show(brant_session *s, const char *name, const char *view, br_error *err);
 
 /* driver_datasets.c. Any thread: tell the workers where it is, before the query that reads it is submitted; forget it. */
 struct br_driver;
@@ -52,5 +57,7 @@ BR_MUST_USE br_status br_query_take(brant_query *q, br_error *err); /* the resul
 BR_MUST_USE br_status br_query_stored_stream(brant_query *q, struct ArrowArrayStream *out, br_error *err);
 BR_MUST_USE br_status br_query_wait_result(brant_query *q, br_error *err);
 void br_query_hold(brant_query *q);
+/* A SELECT, started if it runs on workers; *out NULL: it does not. */
+BR_MUST_USE br_status br_query_submit_distributed(brant_session *s, const char *sql, brant_query **out, br_error *err);
 
 #endif

@@ -57,8 +57,10 @@ static const char *only_here(brant_session *s, const br_node *n, br_prepared *p)
       free(p->why_text);
       return p->why_text = br_asprintf("table %s lives in the memory of this process", table ? table : "?");
     }
-    if (name != NULL && (starts_with(name, "duckdb_") || starts_with(name, "pragma_")))
+    if (name != NULL && (starts_with(name, "duckdb_") || starts_with(name, "pragma_"))) {
+      p->about_session = true;
       return "it asks about this session";
+    }
   }
   for (size_t i = 0; i < n->n_children; i++) {
     const char *why = only_here(s, n->children[i], p);

@@ -80,6 +80,7 @@ struct brant_session {
   size_t n_datasets, cap_datasets;
   struct br_store *store; /* of rows that the caller gave; NULL until there are some */
   char *store_dir;
+  bool has_temp;         /* there were temporary tables or views once */
   bool has_local_tables; /* tables live in this process: refused plans must run here */
 };
 
@@ -92,6 +93,11 @@ BR_MUST_USE br_status br_settings_reset(brant_session *s, const char *name, br_e
 /* statements.c: DDL, settings, ATTACH and DETACH: done here, and remembered for executors. */
 BR_MUST_USE br_status br_statement_run(brant_session *s, br_statement kind, const char *sql, br_error *err);
 
+/* temp_tables.c: CREATE TEMP TABLE … AS on the workers, and what is said of such tables later. done: nothing is left to be run. */
+BR_MUST_USE br_status br_temp_statement(brant_session *s, const char *sql, bool *done, br_error *err);
+/* Has a temporary table or view the name of another one? Then only the caller's connection knows which is meant. */
+BR_MUST_USE br_status br_temp_shadows(brant_session *s, bool *out, br_error *err);
+
 /* node_text.c: repartition((SELECT …), n, key, …), into_partitions((SELECT …), n), into_batches((SELECT …), rows), broadcast((SELECT …)) in a statement
  * become what DuckDB can plan. *out is NULL when there are none; else free it. */
 BR_MUST_USE br_status br_node_text(const char *sql, char **out, br_error *err);
@@ -102,6 +108,7 @@ char *br_absolute_path(const char *path);
 /* How one statement will run. */
 typedef struct br_prepared {
   bool local;            /* in this process */
+  bool about_session;    /* it asks what the caller's connection has */
   const char *local_why; /* static or in `why_text` */
   char *why_text;
   char *sql;       /* rewritten text, for local runs */
