@@ -5,6 +5,7 @@
 #include "coordinator/functions.h"
 
 #include <ctype.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -14,7 +15,7 @@
 
 typedef struct function {
   Brant__Pb__Function pb;
-  char *name, *return_type, *interpreter, *options_json;
+  char *name, *shown, *return_type, *interpreter, *options_json; /* shown: in messages and plans */
   br_buf payload;
   bool dropped;
 } function;
@@ -41,6 +42,7 @@ void br_functions_free(br_functions *f) {
   for (size_t i = 0; i < f->n; i++) {
     forget_content(f->items[i]);
     free(f->items[i]->name);
+    free(f->items[i]->shown);
     free(f->items[i]);
   }
   free(f->items);
@@ -57,7 +59,7 @@ const br_udf *br_functions_all(br_functions *f, size_t *n) {
   for (size_t i = 0; i < f->n; i++)
     if (!f->items[i]->dropped)
       f->live[(*n)++] = (br_udf){
-          .id = f->items[i]->pb.id, .name = f->items[i]->name, .deterministic = f->items[i]->pb.deterministic != 0};
+          .id = f->items[i]->pb.id, .name = f->items[i]->shown, .deterministic = f->items[i]->pb.deterministic != 0};
   return f->live;
 }
 
@@ -81,24 +83,42 @@ static br_status check_name(const char *name, br_error *err) {
       BR_FUNCTION_NAME_MOST_BYTES, name != NULL ? name : "");
 }
 
-static br_status check(const br_functions *all, const brant_function *f, br_error *err) {
-  BR_TRY(check_name(f->name, err));
+/* Its name for people: the option "shown", since names in SQL may be made ones. */
+static char *shown_name(const brant_function *f) {
+  json_t *options = f->options_json != NULL ? json_loads(f->options_json, 0, NULL) : NULL;
+  const char *shown = json_string_value(json_object_get(options, "shown"));
+  char *out =
+      br_strndup(shown != NULL && shown[0] != 0 ? shown : f->name,
+                 shown != NULL && shown[0] != 0 ? strnlen(shown, BR_FUNCTION_NAME_MOST_BYTES) : strlen(f->name));
+  json_decref(options);
+  return out;
+}
+
+static br_status check_options(const br_functions *all, const brant_function *f, const char *name, br_error *err) {
   if (f->return_type == NULL || f->return_type[0] == 0)
-    return br_fail(err, BR_INVALID, BR_BLAME_USER, "function %s needs the SQL type that it returns", f->name);
+    return br_fail(err, BR_INVALID, BR_BLAME_USER, "function %s needs the SQL type that it returns", name);
   if (f->payload_bytes > BR_FUNCTION_PAYLOAD_MOST_BYTES)
     return br_fail(
         err, BR_UNSUPPORTED, BR_BLAME_USER,
-        "function %s takes %zu bytes with all that it refers to, more than %u: let it load large data itself", f->name,
+        "function %s takes %zu bytes with all that it refers to, more than %u: let it load large data itself", name,
         f->payload_bytes, BR_FUNCTION_PAYLOAD_MOST_BYTES);
   if (f->concurrency > BR_FUNCTION_MOST_PROCESSES)
     return br_fail(err, BR_INVALID, BR_BLAME_USER, "concurrency %u of function %s is more than %u", f->concurrency,
-                   f->name, BR_FUNCTION_MOST_PROCESSES);
+                   name, BR_FUNCTION_MOST_PROCESSES);
   if (!(f->cpus >= 0) || !(f->gpus >= 0))
-    return br_fail(err, BR_INVALID, BR_BLAME_USER, "cpus and gpus of function %s can't be negative", f->name);
+    return br_fail(err, BR_INVALID, BR_BLAME_USER, "cpus and gpus of function %s can't be negative", name);
   if (all->n >= BR_FUNCTIONS_MOST)
     return br_fail(err, BR_UNSUPPORTED, BR_BLAME_USER,
                    "more than %u functions were registered in this session: open a new one", BR_FUNCTIONS_MOST);
   return BR_OK;
+}
+
+static br_status check(const br_functions *all, const brant_function *f, br_error *err) {
+  BR_TRY(check_name(f->name, err));
+  char *shown = shown_name(f);
+  br_status status = check_options(all, f, shown, err);
+  free(shown);
+  return status;
 }
 
 /* DuckDB has functions of its own, which a macro would hide. */
@@ -141,13 +161,14 @@ static br_status make_macro(brant_session *s, const char *name, uint64_t id, br_
 static function *new_function(const brant_function *from, uint64_t id) {
   function *f = br_calloc(1, sizeof *f);
   f->name = br_strdup(from->name);
+  f->shown = shown_name(from);
   f->return_type = br_strdup(from->return_type);
   f->interpreter = br_strdup(from->interpreter != NULL ? from->interpreter : "");
   f->options_json = br_strdup(from->options_json != NULL ? from->options_json : "{}");
   if (from->payload_bytes > 0) br_buf_add(&f->payload, from->payload, from->payload_bytes);
   brant__pb__function__init(&f->pb);
   f->pb.id = id;
-  f->pb.name = f->name;
+  f->pb.name = f->shown;
   f->pb.return_type = f->return_type;
   f->pb.interpreter = f->interpreter;
   f->pb.options_json = f->options_json;
@@ -176,9 +197,11 @@ static br_status register_function(brant_session *s, const brant_function *f, br
   BR_TRY(check(all, f, err));
   BR_TRY(check_free(s, f->name, err));
   char *real = real_name(id);
-  char *message = br_asprintf("%s() runs in the processes of workers and can't be called here", f->name);
+  char *shown = shown_name(f);
+  char *message = br_asprintf("%s() runs in the processes of workers and can't be called here", shown);
   br_status status = br_session_plan_function(s->db, real, f->return_type, message, &all->bound, err);
-  if (status != BR_OK) br_error_context(err, "function %s", f->name);
+  if (status != BR_OK) br_error_context(err, "function %s", shown);
+  free(shown);
   free(real);
   free(message);
   BR_TRY(status);

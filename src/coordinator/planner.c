@@ -176,7 +176,7 @@ static br_status split_files(brant_session *s, br_query *q, br_stage_run *r, siz
     return BR_OK;
   }
   uint32_t want = choose_splits(s, r->plan, snap, slots);
-  br_split_options o = {.min_splits = want, .max_splits = want};
+  br_split_options o = {.min_splits = want, .max_splits = want, .cut_groups = r->plan->n_steps > 0};
   BR_TRY(br_snapshot_splits(snap, &o, &splits, &n, err));
   if (scan->whole_files_only) keep_files_whole(snap, &splits, &n);
   for (size_t k = 0; k < n; k++) {

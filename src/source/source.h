@@ -71,6 +71,8 @@ typedef struct br_split_options {
   size_t n_columns;                /* what will be read; NULL: all */
   uint64_t target_bytes;           /* of a split; 0: no wish */
   uint32_t min_splits, max_splits; /* 0: no wish; max wins over target, row groups win over min */
+  bool
+      cut_groups; /* fewer row groups than min_splits: they are cut too (each part reads its group whole), for what costs more than reading */
 } br_split_options;
 /* In the order of files and rows. Files without rows are in no split: *n is 0 if there are none with rows. */
 BR_MUST_USE br_status br_snapshot_splits(const br_snapshot *s, const br_split_options *o, br_split **out, size_t *n,

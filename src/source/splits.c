@@ -2,9 +2,9 @@
  *
  * Cutting a snapshot into splits, and their SQL text.
  *
- * Row groups are never cut. Each gets a weight, its bytes in the wanted columns plus a little a row (so that count(*) cuts evenly
+ * Row groups are not cut, unless there are too few of them and what is done with a row costs more than reading it. Each gets a weight, its bytes in the wanted columns plus a little a row (so that count(*) cuts evenly
  * too); the k-th split takes those whose middle lies in the k-th part of the whole weight.
- * Order: any. Threads: any (a snapshot is read-only). Bounds: at most as many splits as row groups.
+ * Order: any. Threads: any (a snapshot is read-only). Bounds: at most as many splits as row groups, or min_splits more.
  */
 #include "source/internal.h"
 #include <math.h>
@@ -55,6 +55,31 @@ static uint64_t how_many(double total_weight, uint64_t bytes, uint64_t groups, c
   return total_weight > 0 && n ? n : 1;
 }
 
+/* More splits than groups: each is one piece of a group, cut in as many as its share of the weight. */
+static br_split *cut_groups(const br_snapshot *s, const br_split_options *o, double total, uint64_t groups, size_t *n) {
+  uint64_t want = o->max_splits && o->min_splits > o->max_splits ? o->max_splits : o->min_splits;
+  br_split *splits = br_calloc(want + groups, sizeof *splits);
+  for (size_t i = 0; i < s->n; i++) {
+    const br_file *f = &s->files[i]->file;
+    double share = wanted_share(f, o);
+    for (size_t g = 0; g < f->n_groups; g++) {
+      const br_row_group *from = &f->groups[g];
+      uint64_t parts = (uint64_t)floor(weight(from, share) / total * (double)want);
+      if (parts > from->rows) parts = from->rows;
+      if (parts == 0 && from->rows > 0) parts = 1;
+      for (uint64_t k = 0; k < parts; k++) {
+        uint64_t first = from->rows * k / parts, end = from->rows * (k + 1) / parts;
+        br_row_group part = {.first_row = from->first_row + first,
+                             .rows = end - first,
+                             .bytes = (uint64_t)((double)from->bytes * (double)(end - first) / (double)from->rows)};
+        size_t capacity = 0;
+        add_group(&splits[(*n)++], &capacity, (uint32_t)i, f, &part, share);
+      }
+    }
+  }
+  return splits;
+}
+
 br_status br_snapshot_splits(const br_snapshot *s, const br_split_options *o, br_split **out, size_t *n,
                              br_error *err) {
   double total = 0, before = 0;
@@ -73,6 +98,10 @@ br_status br_snapshot_splits(const br_snapshot *s, const br_split_options *o, br
     }
   }
   if (!groups) return BR_OK;
+  if (o->cut_groups && groups < o->min_splits && total > 0) {
+    *out = cut_groups(s, o, total, groups, n);
+    return BR_OK;
+  }
   uint64_t want = how_many(total, bytes, groups, o);
   br_split *splits = br_calloc(want, sizeof *splits);
   size_t capacity = 0;

@@ -33,6 +33,7 @@ def fails(s, f, sql="select sum({0}(i))::bigint from range(1000) t(i)", kind=bra
     with pytest.raises(kind) as e:
         run(s, sql, f)
     print("\n" + str(e.value))
+    assert f._function(None, f._arguments).name not in str(e.value)  # the name that the user gave, not the one in SQL
     return str(e.value)
 
 

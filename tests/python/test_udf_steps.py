@@ -162,7 +162,7 @@ def test_without_arguments(one):
 def test_explain(data):
     with brant.Session(workers=2, threads=1, memory=512 << 20) as s:
         text = s.explain(named(s, f"select $twice(i + 1), s from '{data}'"))
-        assert "in processes, over" in text and "twice_" in text
+        assert "in processes, over" in text and "twice()" in text and "twice_" not in text
         assert ", indeterminate" not in text
         text = s.explain(named(s, f"select sum($twice(i)) from '{data}'"), analyze=True)
         assert f"() over {N} rows" in text and "in queues" in text
@@ -240,3 +240,30 @@ def test_ten_times_the_memory():
         result = s.execute(named(s, f"select sum(length($same(repeat('x', 400) || i))) as n from range({n}) r(i)"))
         assert result.arrow()["n"].to_pylist()[0] == 400 * n + sum(len(str(k)) for k in range(n))
         assert result.stats()["peak_memory_bytes"] < limit
+
+
+def test_a_small_file_feeds_all_workers(tmp_path):
+    """One row group of a few rows: a function that is slow has it from several tasks, on all workers."""
+    path = tmp_path / "small.parquet"
+    pq.write_table(pa.table({"i": pa.array(range(30), pa.int64())}), path)
+
+    @brant.func
+    def where(i: int) -> str:
+        import os
+        import time
+        time.sleep(0.05)
+        return f"{os.getppid()} {i}"  # of a worker
+
+    with brant.Session(workers=3, threads=1, memory=512 << 20) as s:
+        made = where._function(None, [])
+        made.register(s)
+        result = s.execute(f"select {made.name}(i) as w from '{path}'")
+        got = [w.split() for w in result.arrow()["w"].to_pylist()]
+        assert sorted(int(i) for _, i in got) == list(range(30))
+        assert len({worker for worker, _ in got}) == 3
+    with duckdb.connect() as c:  # the same rows, whatever the number of rows and parts
+        for rows, parts in ((1, 4), (5, 4), (7, 3), (1000, 2)):
+            pq.write_table(pa.table({"i": pa.array(range(rows), pa.int64())}), path, row_group_size=max(1, rows // 2))
+            with brant.Session(workers=parts, threads=1, memory=512 << 20) as s:
+                got = s.execute(named(s, f"select $twice(i) as d from '{path}' order by i")).arrow()["d"].to_pylist()
+                assert got == [r[0] for r in c.execute(f"select i * 2 from '{path}' order by i").fetchall()]
