@@ -4,7 +4,7 @@
  * engine: Session and Query are its handles, results leave as Arrow C streams in capsules, without a copy.
  *
  * Order: Session(...) -> submit(sql) -> Query -> stream() once. A Query holds its Session.
- * Threads: the GIL is given up in every call that may wait. Calls on one session are one at a time (a lock); cancel, interrupt and
+ * Threads: the GIL is given up in every call that may wait. Calls on one session are one at a time (a lock); cancel, interrupt, close and
  * stats come from any thread. What waits in the main thread looks for Ctrl-C every SIGNAL_CHECK_MS: the work goes on in a helper
  * thread meanwhile, is cancelled on a signal, and awaited (the engine ends a cancelled query within a second).
  * Bounds: one helper thread a waiting call.
@@ -29,9 +29,11 @@
 static PyObject *error_type; /* brant.Error, set by brant/errors.py through set_error_type */
 
 typedef struct session_object {
-  PyObject_HEAD brant_session *session; /* NULL: closed */
-  pthread_mutex_t lock;                 /* one call at a time */
-  PyObject *subscribers;                /* list: kept as long as the session may call them */
+  PyObject_HEAD brant_session *session; /* NULL: closed; under `life` */
+  brant_query *persisting;              /* what a call with `lock` waits for; under `life` */
+  pthread_mutex_t life;  /* held for moments: who interrupts a session knows that it's not freed meanwhile */
+  pthread_mutex_t lock;  /* one call at a time; close takes it, too, so a call that has it has a session */
+  PyObject *subscribers; /* list: kept as long as the session may call them */
 } session_object;
 
 typedef struct query_object {
@@ -88,12 +90,17 @@ static void *run_job(void *arg) {
   return NULL;
 }
 
+static const struct timespec *in_ms(struct timespec *until, long ms) {
+  clock_gettime(CLOCK_REALTIME, until);
+  until->tv_nsec += ms * 1000000L;
+  until->tv_sec += until->tv_nsec / 1000000000L;
+  until->tv_nsec %= 1000000000L;
+  return until;
+}
+
 static bool await(job *j, long ms) {
   struct timespec until;
-  clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_nsec += ms * 1000000L;
-  until.tv_sec += until.tv_nsec / 1000000000L;
-  until.tv_nsec %= 1000000000L;
+  in_ms(&until, ms);
   pthread_mutex_lock(&j->lock);
   if (!j->done) pthread_cond_timedwait(&j->ended, &j->lock, &until);
   bool done = j->done;
@@ -127,9 +134,35 @@ static int run_waiting(job *j, bool *signalled) {
 
 /* ---- Session */
 
-static brant_session *opened(session_object *s) {
-  if (s->session == NULL) PyErr_SetString(PyExc_ValueError, "this session is closed");
-  return s->session;
+static brant_session *session_of(session_object *s) {
+  pthread_mutex_lock(&s->life);
+  brant_session *session = s->session;
+  pthread_mutex_unlock(&s->life);
+  return session;
+}
+
+static bool opened(session_object *s) {
+  if (session_of(s) != NULL) return true;
+  PyErr_SetString(PyExc_ValueError, "this session is closed");
+  return false;
+}
+
+/* Without the GIL: the session for one call, until leave; NULL: another thread has closed it since `opened`. */
+static brant_session *enter(session_object *s, brant_error *err) {
+  pthread_mutex_lock(&s->lock);
+  brant_session *session = session_of(s);
+  if (session != NULL) return session;
+  pthread_mutex_unlock(&s->lock);
+  *err = (brant_error){.code = BRANT_INVALID, .blame = BRANT_BLAME_USER, .message = "this session is closed"};
+  return NULL;
+}
+
+static void leave(session_object *s) { pthread_mutex_unlock(&s->lock); }
+
+static void interrupt(session_object *s) {
+  pthread_mutex_lock(&s->life);
+  if (s->session != NULL) brant_interrupt(s->session);
+  pthread_mutex_unlock(&s->life);
 }
 
 static int set_distribute(const char *text, int *out) {
@@ -167,6 +200,7 @@ static PyObject *session_new(PyTypeObject *type, PyObject *args, PyObject *kw) {
   allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
   session_object *s = (session_object *)alloc(type, 0);
   if (s == NULL) return NULL;
+  pthread_mutex_init(&s->life, NULL);
   pthread_mutex_init(&s->lock, NULL);
   s->subscribers = PyList_New(0);
   Py_BEGIN_ALLOW_THREADS status = brant_open(&o, &s->session, &err);
@@ -178,11 +212,23 @@ static PyObject *session_new(PyTypeObject *type, PyObject *args, PyObject *kw) {
   return (PyObject *)s;
 }
 
+/* What another thread waits for in a call of this session is stopped. */
+static void stop_call(session_object *s, brant_session *session) {
+  brant_interrupt(session);
+  pthread_mutex_lock(&s->life);
+  brant_query_cancel(s->persisting);
+  pthread_mutex_unlock(&s->life);
+}
+
 static void close_session(session_object *s) {
+  struct timespec until;
+  pthread_mutex_lock(&s->life);
   brant_session *session = s->session;
   s->session = NULL;
+  pthread_mutex_unlock(&s->life);
   if (session == NULL) return;
-  Py_BEGIN_ALLOW_THREADS pthread_mutex_lock(&s->lock);
+  Py_BEGIN_ALLOW_THREADS while (pthread_mutex_timedlock(&s->lock, in_ms(&until, SIGNAL_CHECK_MS)) != 0)
+      stop_call(s, session);
   brant_close(session);
   pthread_mutex_unlock(&s->lock);
   Py_END_ALLOW_THREADS
@@ -206,6 +252,7 @@ static void session_dealloc(PyObject *self) {
   close_session(s);
   Py_XDECREF(s->subscribers);
   pthread_mutex_destroy(&s->lock);
+  pthread_mutex_destroy(&s->life);
   free_object(self);
 }
 
@@ -213,11 +260,13 @@ static PyObject *session_set(PyObject *self, PyObject *args) {
   session_object *s = (session_object *)self;
   const char *name, *value;
   brant_error err;
-  int status;
+  brant_session *session;
+  int status = BRANT_INVALID;
   if (!PyArg_ParseTuple(args, "ss", &name, &value) || !opened(s)) return NULL;
-  Py_BEGIN_ALLOW_THREADS pthread_mutex_lock(&s->lock);
-  status = brant_set(s->session, name, value, &err);
-  pthread_mutex_unlock(&s->lock);
+  Py_BEGIN_ALLOW_THREADS if ((session = enter(s, &err)) != NULL) {
+    status = brant_set(session, name, value, &err);
+    leave(s);
+  }
   Py_END_ALLOW_THREADS if (status != 0) return raise_error(&err);
   Py_RETURN_NONE;
 }
@@ -232,21 +281,23 @@ typedef struct statement {
 
 static int do_submit(void *arg, brant_error *err) {
   statement *st = arg;
-  pthread_mutex_lock(&st->s->lock);
-  int status = brant_submit(st->s->session, st->sql, &st->query, err);
-  pthread_mutex_unlock(&st->s->lock);
+  brant_session *session = enter(st->s, err);
+  if (session == NULL) return err->code;
+  int status = brant_submit(session, st->sql, &st->query, err);
+  leave(st->s);
   return status;
 }
 
 static int do_explain(void *arg, brant_error *err) {
   statement *st = arg;
-  pthread_mutex_lock(&st->s->lock);
-  int status = brant_explain(st->s->session, st->sql, st->analyze, st->json, &st->text, err);
-  pthread_mutex_unlock(&st->s->lock);
+  brant_session *session = enter(st->s, err);
+  if (session == NULL) return err->code;
+  int status = brant_explain(session, st->sql, st->analyze, st->json, &st->text, err);
+  leave(st->s);
   return status;
 }
 
-static void stop_statement(void *arg) { brant_interrupt(((statement *)arg)->s->session); }
+static void stop_statement(void *arg) { interrupt(((statement *)arg)->s); }
 
 /* False: an exception is set. */
 static bool run_statement(statement *st, int (*work)(void *, brant_error *)) {
@@ -292,8 +343,7 @@ static PyObject *session_explain(PyObject *self, PyObject *args) {
 
 static PyObject *session_interrupt(PyObject *self, PyObject *unused) {
   (void)unused;
-  session_object *s = (session_object *)self;
-  if (s->session) brant_interrupt(s->session);
+  interrupt((session_object *)self);
   Py_RETURN_NONE;
 }
 
@@ -309,15 +359,17 @@ static void on_event(void *arg, const char *json) {
 static PyObject *session_subscribe(PyObject *self, PyObject *callable) {
   session_object *s = (session_object *)self;
   brant_error err;
-  int status;
+  brant_session *session;
+  int status = BRANT_INVALID;
   if (!PyCallable_Check(callable)) {
     PyErr_SetString(PyExc_TypeError, "subscribe wants a function of one text");
     return NULL;
   }
   if (!opened(s) || PyList_Append(s->subscribers, callable) != 0) return NULL;
-  Py_BEGIN_ALLOW_THREADS pthread_mutex_lock(&s->lock);
-  status = brant_subscribe(s->session, on_event, callable, &err);
-  pthread_mutex_unlock(&s->lock);
+  Py_BEGIN_ALLOW_THREADS if ((session = enter(s, &err)) != NULL) {
+    status = brant_subscribe(session, on_event, callable, &err);
+    leave(s);
+  }
   Py_END_ALLOW_THREADS if (status != 0) return raise_error(&err);
   Py_RETURN_NONE;
 }
@@ -333,7 +385,8 @@ static PyObject *session_register_function(PyObject *self, PyObject *args, PyObj
   const char *payload = NULL;
   unsigned long long memory = 0, timeout = 0;
   brant_error err;
-  int status;
+  brant_session *session;
+  int status = BRANT_INVALID;
   f.deterministic = 1;
   if (!PyArg_ParseTupleAndKeywords(args, kw, "ssy#|zzIIddKIKp", names, &f.name, &f.return_type, &payload, &bytes,
                                    &f.interpreter, &f.options_json, &f.batch_size, &f.concurrency, &f.cpus, &f.gpus,
@@ -342,9 +395,10 @@ static PyObject *session_register_function(PyObject *self, PyObject *args, PyObj
     return NULL;
   f.payload = payload, f.payload_bytes = (size_t)bytes;
   f.memory_bytes = memory, f.timeout_ms = timeout;
-  Py_BEGIN_ALLOW_THREADS pthread_mutex_lock(&s->lock);
-  status = brant_register_function(s->session, &f, &err);
-  pthread_mutex_unlock(&s->lock);
+  Py_BEGIN_ALLOW_THREADS if ((session = enter(s, &err)) != NULL) {
+    status = brant_register_function(session, &f, &err);
+    leave(s);
+  }
   Py_END_ALLOW_THREADS if (status != 0) return raise_error(&err);
   Py_RETURN_NONE;
 }
@@ -353,11 +407,13 @@ static PyObject *session_drop_function(PyObject *self, PyObject *args) {
   session_object *s = (session_object *)self;
   const char *name;
   brant_error err;
-  int status;
+  brant_session *session;
+  int status = BRANT_INVALID;
   if (!PyArg_ParseTuple(args, "s", &name) || !opened(s)) return NULL;
-  Py_BEGIN_ALLOW_THREADS pthread_mutex_lock(&s->lock);
-  status = brant_drop_function(s->session, name, &err);
-  pthread_mutex_unlock(&s->lock);
+  Py_BEGIN_ALLOW_THREADS if ((session = enter(s, &err)) != NULL) {
+    status = brant_drop_function(session, name, &err);
+    leave(s);
+  }
   Py_END_ALLOW_THREADS if (status != 0) return raise_error(&err);
   Py_RETURN_NONE;
 }
@@ -373,21 +429,33 @@ typedef struct given_table {
 
 static int do_register(void *arg, brant_error *err) {
   given_table *t = arg;
-  pthread_mutex_lock(&t->s->lock);
-  int status = brant_register_arrow(t->s->session, t->name, &t->stream, err);
-  pthread_mutex_unlock(&t->s->lock);
+  brant_session *session = enter(t->s, err);
+  if (session == NULL) {
+    t->stream.release(&t->stream);
+    return err->code;
+  }
+  int status = brant_register_arrow(session, t->name, &t->stream, err);
+  leave(t->s);
   return status;
+}
+
+static void set_persisting(session_object *s, brant_query *query) {
+  pthread_mutex_lock(&s->life);
+  s->persisting = query;
+  pthread_mutex_unlock(&s->life);
 }
 
 static int do_persist(void *arg, brant_error *err) {
   given_table *t = arg;
-  pthread_mutex_lock(&t->s->lock);
-  int status = t->s->session ? brant_query_persist(t->query, t->name, err) : 0;
-  pthread_mutex_unlock(&t->s->lock);
+  if (enter(t->s, err) == NULL) return err->code;
+  set_persisting(t->s, t->query);
+  int status = brant_query_persist(t->query, t->name, err);
+  set_persisting(t->s, NULL);
+  leave(t->s);
   return status;
 }
 
-static void stop_register(void *arg) { brant_interrupt(((given_table *)arg)->s->session); }
+static void stop_register(void *arg) { interrupt(((given_table *)arg)->s); }
 static void stop_persist(void *arg) { brant_query_cancel(((given_table *)arg)->query); }
 
 static PyObject *wait_for_table(given_table *t, int (*work)(void *, brant_error *), void (*stop)(void *)) {
@@ -430,11 +498,13 @@ static PyObject *session_drop_table(PyObject *self, PyObject *args) {
   session_object *s = (session_object *)self;
   const char *name;
   brant_error err;
-  int status;
+  brant_session *session;
+  int status = BRANT_INVALID;
   if (!PyArg_ParseTuple(args, "s", &name) || !opened(s)) return NULL;
-  Py_BEGIN_ALLOW_THREADS pthread_mutex_lock(&s->lock);
-  status = brant_drop_table(s->session, name, &err);
-  pthread_mutex_unlock(&s->lock);
+  Py_BEGIN_ALLOW_THREADS if ((session = enter(s, &err)) != NULL) {
+    status = brant_drop_table(session, name, &err);
+    leave(s);
+  }
   Py_END_ALLOW_THREADS if (status != 0) return raise_error(&err);
   Py_RETURN_NONE;
 }

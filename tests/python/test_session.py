@@ -3,8 +3,10 @@
 import os
 import signal
 import threading
+import time
 
 import brant
+import pyarrow as pa
 import pytest
 
 
@@ -102,6 +104,61 @@ def test_threads_share_a_session(session):
     for t in threads:
         t.join(60)
     assert not bad and sorted(got) == [sum(range(1000 + k)) for k in range(6)]
+
+
+def test_closed_while_threads_use_it():
+    """Each of their calls ends with an error or with what it was to give, whatever it was about to do."""
+    calls = [lambda s: s.execute("select 42 as a").arrow(), lambda s: s.explain("select 42 as a"), lambda s: s.set("partitions", 3),
+             lambda s: s._native.register_arrow("t", pa.table({"a": [1]})), lambda s: s._native.interrupt()]
+    for _ in range(5):
+        s = brant.Session(workers=1, distribute="never")
+        used, odd = threading.Barrier(len(calls) + 1, timeout=60), []
+
+        def work(call):
+            for i in range(5000):
+                try:
+                    call(s)
+                except (ValueError, brant.errors.CancelledError):  # it is closed, or the last of the calls stopped this one
+                    pass
+                except BaseException as e:  # noqa: BLE001
+                    odd.append(e)
+                if i == 0:
+                    used.wait()
+
+        threads = [threading.Thread(target=work, args=(c,)) for c in calls]
+        for t in threads:
+            t.start()
+        used.wait()
+        s.close()
+        for t in threads:
+            t.join(60)
+            assert not t.is_alive()
+        assert not odd, odd
+
+
+@pytest.mark.parametrize("what", ["submit", "persist"])
+def test_close_stops_what_another_thread_waits_for(what):
+    endless = "select sum(hash(a.i + b.i)) as n from range(10000000) a(i), range(10000000) b(i)"
+    s = brant.Session(workers=1, threads=1, memory=1 << 29, distribute="always" if what == "persist" else "never")
+    started, ended = threading.Event(), []
+    s.subscribe(lambda text: started.set() if "task_started" in text else None)
+
+    def work():
+        try:
+            s.keep(endless, "kept") if what == "persist" else s.execute(f"create table x as {endless}")
+        except brant.Error as e:
+            ended.append(e.code)
+
+    t = threading.Thread(target=work)
+    before = time.process_time()
+    t.start()
+    if what == "persist":
+        assert started.wait(60)
+    while what == "submit" and time.process_time() < before + 0.3:  # DuckDB works in this process
+        time.sleep(0.01)
+    s.close()
+    t.join(60)
+    assert not t.is_alive() and ended == ["CANCELLED"], ended
 
 
 def test_events_reach_a_subscriber():
