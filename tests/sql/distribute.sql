@@ -399,9 +399,45 @@ select a from t order by (select max(v) from t2 where t2.k = t.k) nulls first, a
 -- window
 -- hash: 2 stages, HASH 1
 select a, k, sum(a) over (partition by k order by a), rank() over (partition by k order by d desc nulls last), row_number() over (partition by k order by a) from t;
--- hash: 2 stages, SINGLE 1
+-- hash: 8 stages, FORWARD 2, RANGE 1, SINGLE 2, BROADCAST 1, BOUNDS 1
+-- broadcast: 2 stages, SINGLE 1
 select a, row_number() over (order by a), sum(a) over (order by a) from t;
+-- hash: 5 stages, FORWARD 1, HASH 1, SINGLE 1, BROADCAST 1
 select a, count(*) over (), sum(a) over (partition by k) from t;
+select a, k, rank() over (order by k), dense_rank() over (order by k), percent_rank() over (order by k), cume_dist() over (order by k) from t;
+select a, b, rank() over (order by b desc nulls first), dense_rank() over (order by b desc nulls first), count(b) over (order by b desc nulls first), max(b) over (order by b desc nulls first) from t;
+select a, d, sum(d) over (order by d nulls first, a), avg(d) over (order by d nulls first, a), min(d) over (order by d nulls first, a), count(*) over (order by d nulls first, a rows unbounded preceding) from t;
+select a, sum(dec) over (order by k), avg(dec) over (order by k), sum(h) over (order by k), bool_and(bo) over (order by k), bool_or(bo) over (order by k), sum(neg) filter (where bo) over (order by k) from t;
+select a, ntile(1) over (order by a), ntile(7) over (order by a), ntile(100) over (order by a), ntile(150) over (order by a desc) from t;
+select a, lag(a) over (order by a), lag(b, 3) over (order by a), lead(a, 2, -1) over (order by a), lead(d, 60) over (order by a), lag(k, 40, 9::smallint) over (order by a) from t;
+select a, first_value(b) over (order by a), last_value(a) over (order by k, a), last_value(k) over (order by k), first_value(d) over (order by a desc rows between unbounded preceding and unbounded following) from t;
+select a, last_value(a) over (order by a rows between unbounded preceding and unbounded following), sum(a) over (order by a rows between unbounded preceding and unbounded following) from t;
+select a, sum(a) over (), avg(d) over (), min(b) over (), max(ts) over (), count(*) filter (where bo) over (), arg_max(b, a) over () from t;
+select a, a * 100.0 / sum(a) over () as share from t order by share, a;
+-- hash: 9 stages, FORWARD 2, HASH 1, RANGE 1, SINGLE 2, BROADCAST 1, BOUNDS 1
+select a, rank() over (partition by k order by a), row_number() over (order by a), sum(a) over (partition by k) from t;
+select a, rank() over (order by a), rank() over (order by b, a), sum(a) over (), lead(a) over (order by b, a) from t;
+select x, row_number() over (order by x, y), rank() over (order by x), count(x) over (order by x), sum(x) over (order by x) from nulls;
+select a, row_number() over (order by a), sum(a) over (order by a), lag(a) over (order by a), sum(a) over () from empty;
+select x, row_number() over (order by x), rank() over (order by x), lead(x) over (order by x), sum(x) over (), ntile(2) over (order by x) from onerow;
+select v, rank() over (order by one), sum(v) over (order by one), count(*) over (order by one), dense_rank() over (order by one) from (select v, 1 as one from dup);
+select a, row_number() over (order by a), rank() over (order by a) from (select a from t union all select a from t2 where a is not null and a > 99);
+select e, a, rank() over (order by e), max(e) over (order by e, a), lag(e) over (order by e, a) from t;
+select s, l, rank() over (order by s), lag(l) over (order by a), first_value(s) over (order by a) from t;
+select id, row_number() over (order by r, id), sum(g) over (order by r, id), rank() over (order by g), lead(id, 5) over (order by r, id) from big;
+select count(*), min(rn), max(rn), sum(rn), count(distinct rn) from (select row_number() over () as rn from big);
+select count(*), sum(rn), max(s) from (select row_number() over () as rn, sum(a) over (rows unbounded preceding) as s from t);
+select g, sum(id), rank() over (order by sum(id)), sum(sum(id)) over () from big group by g;
+-- @ordered
+-- hash: 8 stages, FORWARD 2, RANGE 1, SINGLE 2, BROADCAST 1, BOUNDS 1
+select a, row_number() over (order by b, a) as rn from t order by b, a;
+-- @ordered
+select k, a, rank() over (order by k desc) as r from t order by k desc, a;
+-- two steps are for what is known: the others are one task
+-- hash: 2 stages, SINGLE 1
+select a, sum(a) over (order by a rows between 2 preceding and current row), nth_value(a, 3) over (order by a) from t;
+select a, list(a) over (order by a), lag(b ignore nulls) over (order by a), rank() over () from t;
+select a, sum(a) over (order by a desc rows between current row and unbounded following) from t;
 select a, count(*) over (partition by k, bo), sum(a) over (partition by k order by a), max(b) over (partition by bo, k) from t;
 select a, lag(a) over (partition by k order by a), lead(b, 2, 'none') over (partition by k order by a), first_value(a) over (partition by k order by a desc) from t;
 select k, a from t qualify row_number() over (partition by k order by a desc) <= 2;

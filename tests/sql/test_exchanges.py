@@ -77,6 +77,12 @@ QUERIES = [
     ("two equal subqueries", "H2", "select * from (select k, sum(v) s from a group by k) x join (select k, sum(v) s from a group by k) y on x.k = y.k"),
     # sort
     ("sort by ranges", "F1 R1 S1 b1", "select k, v from a order by k, v"),
+    ("window over everything", "B1 F2 R1 S2 b1", "select k, v, rank() over (order by k, v), sum(v) over (order by k, v) from a"),
+    ("sort after a window by the same keys", "B1 F2 R1 S2 b1", "select v, row_number() over (order by k, v) r from a order by k, v"),
+    ("a total beside each row", "B1 F1 S1", "select v, sum(v) over () from a"),
+    ("a total and a window by key", "B1 F1 H1 S1", "select v, sum(v) over (), rank() over (partition by k order by v) from a"),
+    ("windows by two keys", "H2", "select v, sum(v) over (partition by k), sum(v) over (partition by g) from a"),
+    ("neighbours", "B1 F2 R1 S2 b1", "select v, lag(k) over (order by v), lead(v, 3) over (order by v), ntile(10) over (order by v) from a"),
     ("top n", "S1", "select k, v from a order by v desc, k limit 5"),
     ("group by and top n", "H1 S1", "select k, sum(v) s from a group by k order by s desc, k limit 5"),
     # one task or none

@@ -178,14 +178,16 @@ static inline const br_stage_scan *sr_token_at(const br_stage *s, const char *at
 }
 
 static inline void sr_task_text(sr_run *r, const br_stage *s, uint32_t task, br_buf *b) {
-  for (const char *p = s->sql; *p;) {
+  br_arena *arena = br_arena_new();
+  const char *sql = br_stage_task_sql(arena, s->sql, task, r->tasks[s->id]);
+  for (const char *p = sql; *p;) {
     const br_stage_scan *scan = sr_token_at(s, p);
     if (*p == '\'' || *p == '"') {
       char q = *p;
       do br_buf_char(b, *p++);
       while (*p && *p != q);
       if (*p) br_buf_char(b, *p++);
-    } else if (!strncmp(p, "input(", 6) && (p == s->sql || p[-1] == ' ' || p[-1] == '\n')) {
+    } else if (!strncmp(p, "input(", 6) && (p == sql || p[-1] == ' ' || p[-1] == '\n')) {
       size_t k = strtoul(p + 6, NULL, 10);
       if (k < s->n_inputs)
         sr_input(r, b, s, k, task);
@@ -199,6 +201,7 @@ static inline void sr_task_text(sr_run *r, const br_stage *s, uint32_t task, br_
       br_buf_char(b, *p++);
     }
   }
+  br_arena_free(arena);
 }
 
 /* One pass after the other, as an executor appends them to one output. */

@@ -50,6 +50,9 @@ BR_MUST_USE br_status br_emit_order_by(br_emit *e, const json_t *orders, const b
 /* One aggregate call of an AGGREGATE node (FILTER, DISTINCT, ORDER BY inside included). */
 BR_MUST_USE br_status br_emit_aggregate(br_emit *e, const json_t *aggregate, const br_rel *over, const char *alias,
                                         br_buf *out, br_error *err);
+/* One call of a WINDOW node, with its OVER (…). */
+BR_MUST_USE br_status br_emit_window(br_emit *e, const json_t *window, const br_rel *over, const char *alias,
+                                     br_buf *out, br_error *err);
 /* SQL type. */
 BR_MUST_USE br_status br_emit_type(const json_t *type, br_buf *out, br_error *err);
 BR_MUST_USE br_status br_emit_constant(const json_t *value, br_buf *out, br_error *err);

@@ -89,6 +89,13 @@ br_status br_emit_aggregate(br_emit *e, const json_t *aggregate, const br_rel *o
   return add(e, br_e_aggregate(e, aggregate, &env, false), out);
 }
 
+br_status br_emit_window(br_emit *e, const json_t *window, const br_rel *over, const char *alias, br_buf *out,
+                         br_error *err) {
+  begin(e, err);
+  br_env env = br_e_env(e, over, alias);
+  return add(e, br_e_window(e, window, &env), out);
+}
+
 br_status br_emit_type(const json_t *type, br_buf *out, br_error *err) {
   br_arena *a = br_arena_new();
   br_emit e = {.arena = a, .err = err};

@@ -196,6 +196,8 @@ BR_MUST_USE br_status br_exchange_range(br_dist *d, br_drel *r, const char *sort
 BR_MUST_USE br_status br_one_branch(br_dist *d, br_drel *r, br_error *err);
 BR_MUST_USE br_status br_share(br_dist *d, br_drel *r, const char *why, br_shared *out, br_error *err);
 br_drel br_read_shared(br_dist *d, const br_shared *s, const br_node *columns_of);
+/* With the columns and needs of what was shared. */
+br_drel br_read_again(br_dist *d, const br_shared *s);
 const char *br_read_text(br_dist *d, const br_drel *r, const bool *layout, uint32_t number);
 /* Where a column of a closed relation is stored; -1: it isn't. */
 int64_t br_stored_at(const br_drel *r, int64_t column);
@@ -272,6 +274,18 @@ BR_MUST_USE br_status br_dist_sample(br_dist *d, const br_node *n, br_drel *out,
 BR_MUST_USE br_status br_dist_projection(br_dist *d, const br_node *n, br_drel *out, br_error *err);
 BR_MUST_USE br_status br_dist_filter(br_dist *d, const br_node *n, br_drel *out, br_error *err);
 BR_MUST_USE br_status br_dist_window(br_dist *d, const br_node *n, br_drel *out, br_error *err);
+/* order.c: "t.c0 ASC NULLS LAST, …"; the rows of r by ranges of the orders' keys, each task's in no order */
+BR_MUST_USE br_status br_order_text(br_dist *d, const json_t *orders, const br_drel *r, const char *alias,
+                                    const char **out, br_error *err);
+BR_MUST_USE br_status br_range_sort(br_dist *d, const json_t *orders, br_drel *r, bool peers_together, br_error *err);
+/* Is r by such ranges already? */
+bool br_ranged_by(const br_drel *r, const json_t *orders, bool peers_together);
+bool br_sorts_in_one_task(const br_dist *d, const br_drel *r);
+/* window_steps.c: the windows `which` (positions in the node) without PARTITION BY, in two steps; *done is false: not possible. They
+ * become columns behind those of r. needed: of the result. */
+BR_MUST_USE br_status br_window_in_steps(br_dist *d, const br_node *n, const size_t *which, size_t count,
+                                         const bool *needed, br_drel *r, br_error *err);
+bool br_window_steps(const br_node *n, const size_t *which, size_t count);
 /* own.c: the rows of r in their order, into n partitions of about as many rows each. */
 bool br_asks_broadcast(const br_node *n); /* broadcast((…)), perhaps below filters and projections */
 BR_MUST_USE br_status br_into_partitions(br_dist *d, uint32_t n, br_drel *r, const char *why, br_error *err);
@@ -310,6 +324,7 @@ BR_MUST_USE br_status br_aggregate_distinct(br_dist *d, const br_node *n, br_dre
 #define BR_WHY_BOUNDS "bounds of the sort's ranges"
 #define BR_WHY_SAMPLE "a fixed number of sampled rows"
 #define BR_WHY_WINDOW "window without a common PARTITION BY"
+#define BR_WHY_WINDOW_STEPS "the tasks' shares of a window"
 #define BR_WHY_RECURSIVE "recursive CTE"
 #define BR_WHY_POSITIONAL "positional join pairs rows by number"
 #define BR_WHY_NO_EQUALITY "join without equality whose two sides must both be kept"

@@ -361,11 +361,9 @@ static br_drel read_inline(br_dist *d, const br_shared *s) {
   return r;
 }
 
-br_drel br_read_shared(br_dist *d, const br_shared *s, const br_node *n) {
-  br_drel r = s->is_inline ? read_inline(d, s) : s->rel;
-  r.binds = n->binds;
-  r.needed = d->needs[n->id];
-  if (s->is_inline) return r;
+static br_drel read_closed(br_dist *d, const br_shared *s, const bool *needed, uint32_t reader) {
+  br_drel r = s->rel;
+  r.needed = needed;
   r.branches = br_arena_alloc(d->arena, s->n_producers * sizeof *r.branches);
   r.n_branches = s->n_producers;
   for (size_t i = 0; i < s->n_producers; i++) {
@@ -377,8 +375,19 @@ br_drel br_read_shared(br_dist *d, const br_shared *s, const br_node *n) {
                                 .plain_read = s->producers[i],
                                 .layout = s->layouts[i],
                                 .source = s->source,
-                                .reader = n->id + 1};
+                                .reader = reader};
   }
   r.aligned = false; /* a FORWARD reader follows its producer's tasks, whatever their number becomes */
   return r;
+}
+
+br_drel br_read_shared(br_dist *d, const br_shared *s, const br_node *n) {
+  br_drel r = s->is_inline ? read_inline(d, s) : read_closed(d, s, d->needs[n->id], n->id + 1);
+  r.binds = n->binds;
+  r.needed = d->needs[n->id];
+  return r;
+}
+
+br_drel br_read_again(br_dist *d, const br_shared *s) {
+  return s->is_inline ? read_inline(d, s) : read_closed(d, s, s->rel.needed, 0);
 }

@@ -54,51 +54,6 @@ br_status br_dist_distinct(br_dist *d, const br_node *n, br_drel *out, br_error 
   return BR_OK;
 }
 
-/* ---- window */
-
-/* PARTITION BY keys that all windows of the node share. */
-static br_status common_partition(br_dist *d, const br_node *n, const br_drel *r, br_hash_keys *k, br_error *err) {
-  const json_t *windows = br_j_get(n->json, "expressions");
-  const json_t *first = br_j_get(json_array_get(windows, 0), "partitions");
-  *k = br_hash_keys_new(d, json_array_size(first));
-  for (size_t i = 0; i < json_array_size(first); i++) {
-    const json_t *key = json_array_get(first, i);
-    bool in_all = true, ok;
-    for (size_t w = 1; w < json_array_size(windows); w++) {
-      bool found = false;
-      for (size_t j = 0; j < br_j_count(json_array_get(windows, w), "partitions"); j++)
-        found = found || json_equal(key, br_j_at(json_array_get(windows, w), "partitions", j));
-      in_all = in_all && found;
-    }
-    if (in_all) BR_TRY(br_hash_key(d, r, key, k, &ok, err));
-  }
-  return BR_OK;
-}
-
-br_status br_dist_window(br_dist *d, const br_node *n, br_drel *out, br_error *err) {
-  br_hash_keys keys;
-  bool chance = false;
-  BR_TRY(br_walk(d, n->children[0], out, err));
-  BR_TRY(common_partition(d, n, out, &keys, err));
-  if (!br_is_one(out)) {
-    if (!keys.n)
-      BR_TRY(br_exchange_single(d, out, BR_WHY_WINDOW, true, err)); /* row numbers in the order of the source */
-    else if (br_clustered_within(out, &keys))
-      br_open_why(d, out->branches[0].open, "kept clustering %s", br_clustering_text(d, out));
-    else
-      BR_TRY(br_exchange_hash(d, out, &keys, "window PARTITION BY", err));
-  }
-  br_drel child = *out;
-  BR_TRY(br_emit_over(d, n, out, err));
-  keep_clustering(out, &child);
-  for (size_t w = 0; w < br_j_count(n->json, "expressions"); w++)
-    chance = chance || br_chance_window(br_j_at(n->json, "expressions", w));
-  out->ordered = false;
-  br_label_all(d, out, "window");
-  br_mark_chance(out, chance);
-  return BR_OK;
-}
-
 /* ---- sample */
 
 br_status br_dist_sample(br_dist *d, const br_node *n, br_drel *out, br_error *err) {

@@ -154,9 +154,9 @@ SELECT id, sum(x) OVER (ORDER BY id), row_number() OVER (ORDER BY id DESC), coun
 SELECT id, s, max(x) OVER (PARTITION BY s), list(id) OVER (PARTITION BY s ORDER BY id ROWS 2 PRECEDING), count(DISTINCT g) OVER (PARTITION BY s) FROM facts WHERE id < 2000;
 -- 2 stages
 SELECT id, sum(x) FILTER (WHERE ok) OVER (PARTITION BY g), lag(s IGNORE NULLS) OVER (PARTITION BY g ORDER BY id), first_value(s IGNORE NULLS) OVER (PARTITION BY g ORDER BY id) FROM facts WHERE id < 3000;
--- 2 stages | one-task: window without a common PARTITION BY
+-- 3 stages
 SELECT id, sum(x) OVER (PARTITION BY g), sum(x) OVER (PARTITION BY k), sum(x) OVER (PARTITION BY g, k) FROM facts;
--- 2 stages | one-task: window without a common PARTITION BY
+-- 3 stages
 SELECT id, d, count(*) OVER (PARTITION BY d), row_number() OVER (PARTITION BY f ORDER BY id, d) FROM floatsl;
 -- 2 stages
 SELECT id, x FROM facts QUALIFY row_number() OVER (PARTITION BY g ORDER BY x DESC, id) <= 3;

@@ -23,7 +23,7 @@ SELECT count(DISTINCT iv), count(DISTINCT z), count(DISTINCT n), count(DISTINCT 
 SELECT DISTINCT iv, z FROM alike;
 -- 4 stages
 SELECT iv FROM alike INTERSECT SELECT iv + INTERVAL 0 DAYS FROM alike;
--- 2 stages | one-task: window without a common PARTITION BY
+-- 3 stages
 SELECT id, count(*) OVER (PARTITION BY iv), count(*) OVER (PARTITION BY z, n) FROM alike;
 -- # the preserved side is never broadcast, the global NULL is known everywhere
 -- 3 stages
