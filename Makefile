@@ -7,7 +7,7 @@ SCALE ?= 1
 SECONDS ?= 120
 SEED ?= 1
 
-.PHONY: help deps deps-test build demo check test unit sql cluster python interop sim sim-planted chaos bench bench-udf format lint asan ubsan tsan fuzz clean
+.PHONY: help deps deps-test build demo check test unit sql cluster python interop sim sim-planted chaos bench bench-peers bench-udf format lint asan ubsan tsan fuzz clean
 help: ## this list
 	@awk -F':.*## ' '/^[a-z -]+:.*## / { printf "  make %-30s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -38,6 +38,8 @@ test: deps-test ## installs, builds and runs every test; ends with "N passed, N 
 
 bench: deps-test build ## ratios side by side; docs/benchmarks.md says how to read them
 	@$(PY) bench/run.py
+bench-peers: deps-test build ## brant beside Daft, Spark, Sail, Vane and DuckDB: bench/peers/README.md
+	@$(PY) bench/peers/run.py --scale $(SCALE)
 
 bench-udf: deps-test build ## what a function costs a row, beside Daft's and Ray Data's (installed into build/peers)
 	@$(PY) bench/udf_bench.py
