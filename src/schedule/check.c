@@ -194,6 +194,9 @@ static void check_stage(report *r, const br_sched *s, const sched_query *q, cons
   MUST(r, memcmp(counts, st->counts, sizeof counts) == 0, "stage %u: the counts by state are wrong", me);
   MUST(r, !st->retired || (st->todo == 0 && !br_sched_stage_demanded(q, st) && st->unread == 0),
        "stage %u is retired, but it is needed", me);
+  MUST(r, !st->asks || !st->begun, "stage %u has started, but may still be planned again", me);
+  MUST(r, !st->asks || st->asked || st->todo == 0 || !br_sched_must_ask(q, st), "stage %u is ready and not asked for",
+       me);
   MUST(r, open == st->open, "stage %u is %s, its inputs say otherwise", me, st->open ? "open" : "closed");
   MUST(r, st->done == (st->todo == 0), "stage %u has %u tasks to do and is %s", me, st->todo,
        st->done ? "done" : "not done");

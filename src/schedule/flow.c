@@ -3,7 +3,7 @@
  * Which stages are open, which table names what, and what a reader is bound to.
  *
  * STAGED: a stage is open when its input stages have nothing left to run. EAGER: when each of their tasks is committed or has a slot (an
- * input that must be `complete`: as in STAGED). So whoever runs reads from what is there or from what runs, down to the leaves: every
+ * input that must be `complete`: as in STAGED). One that adapts and whose inputs are all committed is asked for first (adapt.c). So whoever runs reads from what is there or from what runs, down to the leaves: every
  * attempt under way can always go on, whoever holds the slots, and nothing waits in a circle. With one slot EAGER is STAGED.
  *
  * A table version names, for each task, its committed output or (EAGER) its attempt under way; `since` of a task is the first version
@@ -24,6 +24,7 @@ static bool input_ready(const sched_query *q, const br_sched_input *in) {
 }
 
 bool br_sched_may_open(const sched_query *q, const sched_stage *st) {
+  if (br_sched_must_ask(q, st)) return false;
   for (size_t k = 0; k < st->n_inputs; k++)
     if (!input_ready(q, &st->inputs[k])) return false;
   return true;

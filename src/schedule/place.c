@@ -52,6 +52,8 @@ void br_sched_run(br_sched *s, sched_query *q, sched_stage *st, sched_task *t, u
     return;
   }
   br_sched_bind(q, st, t, out);
+  st->begun = true;
+  st->asks = false; /* EAGER: it follows what is being written, as it was planned */
   t->now = ++t->attempt;
   t->running_on = w;
   if (q->eager) { /* the next table names it */

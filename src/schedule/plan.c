@@ -9,7 +9,7 @@
  *      is before the first one that names the attempt that counts now. 
  *   3. EAGER: readers that are bound to what is not there any more are cancelled. What they wrote may have been read, so as long as 2 or 3 change
  *      anything: back to 1. Each round unmakes an output or stops an attempt, so it ends.
- *   4. apply: new and vanished needs, done stages, tables, retired and dropped stages, opened and closed stages.
+ *   4. apply: new and vanished needs, done stages, tables, retired and dropped stages, opened and closed stages, questions.
  *
  * O(tasks + inputs) a round. One thread.
  */
@@ -243,4 +243,5 @@ void br_sched_plan(br_sched *s, sched_query *q, br_actions *out) {
     q->stages[i].flows = q->stages[i].todo == q->stages[i].flying;
     br_sched_open_or_close(s, q, &q->stages[i]);
   }
+  br_sched_ask(q, out);
 }

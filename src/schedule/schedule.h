@@ -63,6 +63,7 @@ typedef struct br_sched_stage {
   const uint32_t
       *near;     /* [tasks], or NULL: the worker (id) that has what the task reads beside its inputs, 0: none; a wish */
   bool outlives; /* its outputs do not die with the worker that made them (shared files) */
+  bool adapts;   /* when all that it reads is committed, and it has not started, BR_ACT_ASK asks for its tasks and inputs */
 } br_sched_stage;
 typedef enum br_sched_mode { BR_SCHED_STAGED, BR_SCHED_EAGER } br_sched_mode;
 
@@ -82,6 +83,8 @@ typedef enum br_event_kind {
   BR_EV_TICK,         /* now_ms alone */
   BR_EV_FETCH_FAILED, /* error (BR_FETCH with lost or worker): the caller could not read a result output */
   BR_EV_PROBED,       /* worker, incarnation; error: BR_OK (it answers on its data port) or why not */
+  BR_EV_ADAPT, /* query, stage (of BR_ACT_ASK), stages, n_stages: the answer: the plan as it is now. Only stages that have not started
+                * may differ from before, in their tasks and inputs */
   BR_EV_OUTPUTS_LOST /* worker, incarnation, attempts[]: outputs that it had and has no more (evicted after RETIRE_STAGE, damaged) */
 } br_event_kind;
 
@@ -123,6 +126,7 @@ typedef enum br_action_kind {
   BR_ACT_WORKER_GONE,  /* worker, incarnation: declared lost; tell the others */
   BR_ACT_PROBE,        /* worker, incarnation: does it answer on its data port? BR_EV_PROBED */
   BR_ACT_RELEASE_WORKER, /* worker, incarnation: it drains, and nothing that it has is needed: it may go. What it has counts as gone */
+  BR_ACT_ASK, /* query, stage: all that it reads is committed; it starts when BR_EV_ADAPT has said how. Asked once a stage */
   BR_ACT_WAKE /* send BR_EV_TICK at at_ms or before */
 } br_action_kind;
 

@@ -37,16 +37,19 @@ br_sched *br_sched_new(const br_sched_options *o) {
   return s;
 }
 
+void br_sched_clear_stage(sched_stage *st) {
+  free(st->inputs);
+  free(st->tasks);
+  free(st->reads);
+  free(st->near);
+  free(st->lists);
+  free(st->times);
+}
+
 static void free_query_memory(sched_query *q) {
   for (uint32_t i = 0; i < q->n_stages; i++) {
-    sched_stage *st = &q->stages[i];
-    free(st->inputs);
-    free(st->consumers);
-    free(st->tasks);
-    free(st->reads);
-    free(st->near);
-    free(st->lists);
-    free(st->times);
+    br_sched_clear_stage(&q->stages[i]);
+    free(q->stages[i].consumers);
   }
   free(q->stages);
   free(q->doom);
@@ -71,20 +74,20 @@ void br_sched_free(br_sched *s) {
 }
 
 /* ---- making a query */
-static br_status check_stages(const br_event *e, br_error *err) {
+br_status br_sched_check_stages(const br_sched_stage *stages, size_t n, br_error *err) {
   uint64_t total = 0;
-  for (uint32_t i = 0; i < e->n_stages; i++) {
-    const br_sched_stage *st = &e->stages[i];
+  for (uint32_t i = 0; i < n; i++) {
+    const br_sched_stage *st = &stages[i];
     total += st->tasks;
     for (size_t k = 0; k < st->n_inputs; k++) {
       const br_sched_input *in = &st->inputs[k];
       if (in->stage >= i)
         return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "stage %u reads stage %u: producers have smaller numbers",
                        i, in->stage);
-      if (in->kind == BR_READ_FORWARD && (uint64_t)in->first + e->stages[in->stage].tasks > st->tasks)
+      if (in->kind == BR_READ_FORWARD && (uint64_t)in->first + stages[in->stage].tasks > st->tasks)
         return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL,
                        "stage %u of %u tasks can't read the %u tasks of stage %u one by one from its task %u on", i,
-                       st->tasks, e->stages[in->stage].tasks, in->stage, in->first);
+                       st->tasks, stages[in->stage].tasks, in->stage, in->first);
     }
   }
   if (total > BR_SCHED_MAX_TASKS)
@@ -95,11 +98,12 @@ static br_status check_stages(const br_event *e, br_error *err) {
   return BR_OK;
 }
 
-static void init_stage(sched_stage *st, const br_sched_stage *from) {
+void br_sched_init_stage(sched_stage *st, const br_sched_stage *from) {
   st->n_tasks = from->tasks;
   st->indeterminate = from->indeterminate;
   st->result = from->result;
   st->splittable = from->splittable;
+  st->asks = from->adapts;
   st->outlives = from->outlives; /* also a result, which the caller then reads from there */
   st->n_inputs = from->n_inputs;
   st->inputs = br_calloc(from->n_inputs, sizeof *st->inputs);
@@ -120,12 +124,16 @@ static void init_stage(sched_stage *st, const br_sched_stage *from) {
   st->unread = from->result ? from->tasks : 0;
 }
 
-static void link_consumers(sched_query *q) {
+void br_sched_link_consumers(sched_query *q) {
+  for (uint32_t i = 0; i < q->n_stages; i++) {
+    free(q->stages[i].consumers);
+    q->stages[i].n_consumers = 0;
+  }
   for (uint32_t i = 0; i < q->n_stages; i++)
     for (uint32_t k = 0; k < q->stages[i].n_inputs; k++) q->stages[q->stages[i].inputs[k].stage].n_consumers++;
   for (uint32_t i = 0; i < q->n_stages; i++) {
     q->stages[i].consumers = br_calloc(q->stages[i].n_consumers, sizeof(sched_consumer));
-    q->stages[i].last = !q->stages[i].result && q->stages[i].n_consumers == 0;
+    if (!q->stages[i].begun) q->stages[i].last = !q->stages[i].result && q->stages[i].n_consumers == 0;
     q->stages[i].n_consumers = 0;
   }
   for (uint32_t i = 0; i < q->n_stages; i++)
@@ -148,18 +156,18 @@ sched_query *br_sched_query_new(br_sched *s, const br_event *e) {
   br_grow((void **)&s->queries, &s->cap_queries, s->n_queries, sizeof *s->queries);
   s->queries[s->n_queries++] = q;
   br_map_put(s->query_by_id, q->id, q);
-  if (check_stages(e, &err) != BR_OK) {
+  if (br_sched_check_stages(e->stages, e->n_stages, &err) != BR_OK) {
     br_sched_doom(s, q, &err);
     return q;
   }
   q->n_stages = (uint32_t)e->n_stages;
   q->stages = br_calloc(e->n_stages, sizeof *q->stages);
   for (uint32_t i = 0; i < q->n_stages; i++) {
-    init_stage(&q->stages[i], &e->stages[i]);
+    br_sched_init_stage(&q->stages[i], &e->stages[i]);
     q->unread += q->stages[i].unread;
     q->indeterminate |= q->stages[i].indeterminate;
   }
-  link_consumers(q);
+  br_sched_link_consumers(q);
   br_sched_touch(s, q, true);
   return q;
 }

@@ -8,6 +8,7 @@
  *   tasks.c    answers about attempts: started, done, failed, executor lost
  *   flow.c     open stages, published tables, bound readers
  *   plan.c     which tasks have to run (lineage, recovery), done, retired and dropped stages
+ *   adapt.c    stages that are planned again before they start
  *   place.c    ready tasks onto free slots
  *   alone.c    tasks that need a worker for themselves (out of memory)
  *   twins.c    second attempts of stragglers
@@ -84,6 +85,9 @@ typedef struct sched_stage {
   uint32_t *near;  /* [task]: id of the worker where it would rather run, 0: none; NULL: for no task */
   uint32_t *reads; /* [task * n_inputs + input]: table version that the newest attempt reads */
   bool indeterminate, result, outlives, splittable;
+  bool asks;          /* it may still be planned again: not started, not answered */
+  bool asked;         /* BR_ACT_ASK was said */
+  bool begun;         /* one of its tasks was started, ever */
   bool last;          /* neither result nor consumers: its work counts, not its output */
   bool open;          /* all inputs are there, or come: its tasks may run */
   bool flows;         /* EAGER: each task is committed or has a slot */
@@ -217,6 +221,10 @@ struct br_sched {
 };
 
 /* ---- state.c */
+br_status br_sched_check_stages(const br_sched_stage *stages, size_t n, br_error *err); /* do they make sense? */
+void br_sched_init_stage(sched_stage *st, const br_sched_stage *from); /* of one that is all zeros, or was cleared */
+void br_sched_clear_stage(sched_stage *st);                             /* its memory goes */
+void br_sched_link_consumers(sched_query *q);
 sched_query *br_sched_query_new(br_sched *s, const br_event *e); /* its doom is set when the stages make no sense */
 void br_sched_query_free(br_sched *s, sched_query *q);
 sched_query *br_sched_query_find(const br_sched *s, uint64_t id);
@@ -286,6 +294,11 @@ sched_named br_sched_look(const sched_query *q, const sched_stage *st);
 /* Something that the attempt under way reads is not there any more under the name it knows; stages: by stage. */
 bool br_sched_broken(const sched_query *q, const sched_stage *st, const sched_task *t, const sched_named *stages);
 bool br_sched_cancel_broken(br_sched *s, sched_query *q, br_actions *out);
+
+/* ---- adapt.c */
+bool br_sched_must_ask(const sched_query *q, const sched_stage *st); /* before it opens */
+void br_sched_ask(sched_query *q, br_actions *out);
+void br_sched_adapt(br_sched *s, const br_event *e);
 
 /* ---- plan.c */
 void br_sched_plan(br_sched *s, sched_query *q, br_actions *out);

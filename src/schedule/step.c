@@ -68,6 +68,7 @@ static void handle(br_sched *s, const br_event *e, br_actions *out) {
       heard(s, e);
       br_sched_outputs_lost(s, e, out);
       break;
+    case BR_EV_ADAPT: br_sched_adapt(s, e); break;
     case BR_EV_TICK: break;
   }
 }

@@ -4,7 +4,7 @@
 add_library(br_sim STATIC EXCLUDE_FROM_ALL
   ${CMAKE_SOURCE_DIR}/tests/sim/sim_queue.c ${CMAKE_SOURCE_DIR}/tests/sim/sim_dag.c ${CMAKE_SOURCE_DIR}/tests/sim/sim_worker.c
   ${CMAKE_SOURCE_DIR}/tests/sim/sim_task.c ${CMAKE_SOURCE_DIR}/tests/sim/sim_trace.c ${CMAKE_SOURCE_DIR}/tests/sim/sim_allow.c
-  ${CMAKE_SOURCE_DIR}/tests/sim/sim_needs.c
+  ${CMAKE_SOURCE_DIR}/tests/sim/sim_needs.c ${CMAKE_SOURCE_DIR}/tests/sim/sim_adapt.c
   ${CMAKE_SOURCE_DIR}/tests/sim/sim_coord.c ${CMAKE_SOURCE_DIR}/tests/sim/sim_model.c ${CMAKE_SOURCE_DIR}/tests/sim/sim_faults.c
   ${CMAKE_SOURCE_DIR}/tests/sim/sim_run.c)
 target_compile_options(br_sim PRIVATE ${BR_WARN})

@@ -125,6 +125,7 @@ static void action_run(sim_world *w, sim_query *q, const br_action *a) {
   if (!a->second && w->now_ms < t->not_before_ms) sim_bad(w, "a failed task is started again too early");
   if (t->was_dropped) sim_bad(w, "a task runs again whose stage was dropped: no loss was to make that happen");
   check_inputs(w, q, a);
+  sim_check_asked(w, q, a->attempt.stage);
   if (!a->second && !a->alone) check_fair(w, q, to);
   w->st.runs++;
 }
@@ -281,6 +282,7 @@ static void action_of_query(sim_world *w, sim_query *q, const br_action *a, cons
     case BR_ACT_CANCEL: action_cancel(w, q, i); break;
     case BR_ACT_TABLE: action_table(w, q, a); break;
     case BR_ACT_STAGE_DONE: action_stage_done(w, q, a->stage); break;
+    case BR_ACT_ASK: sim_action_ask(w, q, a->stage); break;
     case BR_ACT_RESULT:
       if (i < 0 || sim_task_of(q, a->attempt.stage, a->attempt.task)->alive != i)
         sim_bad(w, "a result that is not there");

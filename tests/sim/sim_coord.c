@@ -142,6 +142,7 @@ static void carry_out(sim_world *w, const br_action *a) {
     case BR_ACT_PROBE: sim_push(w, w->now_ms + sim_between(&w->rng, 1, 300), SIM_PROBED)->w = (uint32_t)to; break;
     case BR_ACT_RELEASE_WORKER: send_command(w, (uint32_t)to, a, 0); break;
     case BR_ACT_WAKE: sim_push(w, a->at_ms + (sim_chance(&w->rng, 100) ? sim_below(&w->rng, 50) : 0), SIM_WAKE); break;
+    case BR_ACT_ASK: sim_asked(w, a); break;
     case BR_ACT_STAGE_DONE:
     case BR_ACT_QUERY_DONE:
     case BR_ACT_QUERY_FAILED: break;
@@ -170,14 +171,7 @@ void sim_submit(sim_world *w, uint32_t i) {
   sim_query *q = &w->q[i];
   br_sched_stage stages[SIM_MAX_STAGES];
   char text[800];
-  for (uint32_t k = 0; k < q->n_stages; k++)
-    stages[k] = (br_sched_stage){.tasks = q->stages[k].n_tasks,
-                                 .inputs = q->stages[k].inputs,
-                                 .n_inputs = q->stages[k].n_inputs,
-                                 .indeterminate = q->stages[k].indeterminate,
-                                 .result = q->stages[k].result,
-                                 .splittable = q->stages[k].splittable,
-                                 .outlives = q->stages[k].outlives};
+  sim_stages_of(q, stages);
   br_event ev = {.kind = BR_EV_QUERY,
                  .query = q->id,
                  .stages = stages,

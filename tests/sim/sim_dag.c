@@ -59,6 +59,13 @@ static void random_modes(sim_world *w, sim_query *q) {
   }
 }
 
+/* There is room for more tasks between those of two stages. */
+static uint32_t nth_task(const sim_query *q, uint32_t n) {
+  uint32_t i = 0;
+  for (; n >= q->stages[i].n_tasks; i++) n -= q->stages[i].n_tasks;
+  return q->stages[i].first + n;
+}
+
 void sim_make_query(sim_world *w, sim_query *q, uint64_t id) {
   bool indeterminate = w->fragile || sim_chance(&w->rng, 350);
   uint32_t widest = sim_chance(&w->rng, 700) ? 4 : SIM_MAX_TASKS;
@@ -74,15 +81,17 @@ void sim_make_query(sim_world *w, sim_query *q, uint64_t id) {
     q->n_all += st->n_tasks;
   }
   mark_results(w, q);
+  uint32_t drawn = q->n_all;
+  sim_adapt_some(w, q);
   q->tasks = br_calloc(q->n_all, sizeof *q->tasks);
   for (uint32_t t = 0; t < q->n_all; t++) {
     q->tasks[t].alive = q->tasks[t].made_by = q->tasks[t].now[0] = q->tasks[t].now[1] = -1;
     memset(q->tasks[t].table, 0xff, sizeof q->tasks[t].table);
     memset(q->tasks[t].by_number, 0xff, sizeof q->tasks[t].by_number);
   }
-  q->poison = q->n_all && sim_chance(&w->rng, 40) ? sim_below(&w->rng, q->n_all) : q->n_all;
-  q->sick = q->n_all && sim_chance(&w->rng, 30) ? sim_below(&w->rng, q->n_all) : q->n_all;
-  q->killer = q->n_all && sim_chance(&w->rng, 40) ? sim_below(&w->rng, q->n_all) : q->n_all;
+  q->poison = drawn && sim_chance(&w->rng, 40) ? nth_task(q, sim_below(&w->rng, drawn)) : q->n_all;
+  q->sick = drawn && sim_chance(&w->rng, 30) ? nth_task(q, sim_below(&w->rng, drawn)) : q->n_all;
+  q->killer = drawn && sim_chance(&w->rng, 40) ? nth_task(q, sim_below(&w->rng, drawn)) : q->n_all;
   random_modes(w, q);
 }
 
@@ -91,9 +100,9 @@ void sim_describe(const sim_query *q, char *out, size_t n) {
                                q->mode == BR_SCHED_EAGER ? "eager" : "staged", q->max_running);
   for (uint32_t i = 0; i < q->n_stages && at < n; i++) {
     const sim_stage *st = &q->stages[i];
-    at += (size_t)snprintf(out + at, n - at, " %u[%u%s%s%s%s", i, st->n_tasks,
+    at += (size_t)snprintf(out + at, n - at, " %u[%u%s%s%s%s%s", i, st->n_tasks,
                            st->indeterminate ? " indeterminate" : "", st->result ? " result" : "",
-                           st->splittable ? " splittable" : "", st->outlives ? " outlives" : "");
+                           st->splittable ? " splittable" : "", st->outlives ? " outlives" : "", st->adapts ? " adapts" : "");
     for (size_t k = 0; k < st->n_inputs && at < n; k++)
       at += (size_t)snprintf(out + at, n - at, " %s%s(%u+%u)", st->inputs[k].complete ? "complete " : "",
                              st->inputs[k].kind == BR_READ_ALL       ? "all"

@@ -377,6 +377,7 @@ static bool all_run(const sim_query *q, uint32_t stage, const sim_needs *n) {
 }
 
 bool sim_open_stage(const sim_query *q, uint32_t i, const sim_needs *n) {
+  if (sim_waits_for_answer(q, i, n)) return false;
   for (size_t k = 0; k < q->stages[i].n_inputs; k++) {
     const br_sched_input *in = &q->stages[i].inputs[k];
     if (n->any[in->stage] && (q->mode != BR_SCHED_EAGER || in->complete || !all_run(q, in->stage, n))) return false;
@@ -511,6 +512,7 @@ void sim_after(sim_world *w, const br_event *ev) {
     if (w->q[i].state != SIM_Q_RUNS) continue;
     tasks += w->q[i].n_all;
     needs[i] = sim_find_needs(w, &w->q[i]);
+    sim_check_not_asked(w, &w->q[i], &needs[i]);
     check_query(w, &w->q[i], &needs[i]);
   }
   if (w->bad) return;

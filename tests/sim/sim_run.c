@@ -104,6 +104,7 @@ static void handle(sim_world *w, sim_event *e) {
     }
     case SIM_TAKE: sim_take_result(w, e->a); break;
     case SIM_START_WORKER: start_again(w, e); break;
+    case SIM_ANSWER: sim_answer(w, e->a, e->b); break;
     case SIM_GARBAGE: sim_garbage(w); break;
     case SIM_PROBED: sim_probe(w, e->w); break;
     case SIM_FAULT: sim_fault(w, e->a); break;
@@ -145,6 +146,7 @@ bool sim_run(uint64_t seed, const sim_options *o, sim_stats *stats, char *why, s
   sim_world *w = br_calloc(1, sizeof *w);
   w->seed = seed;
   w->rng.s = sim_mix(seed, 42);
+  w->rng_adapt.s = sim_mix(seed, 43);
   w->trace = o && o->trace;
   w->model_alone = o && o->model_alone;
   w->with = SIM_ALL & ~(o ? o->without : 0);

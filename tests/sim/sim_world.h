@@ -10,6 +10,7 @@
  *   sim_model.c   what must be true: an independent account of the same run (events; after a step; at the end)
  *   sim_allow.c   the same: may this action be?
  *   sim_needs.c   the same: what has to run, by definition
+ *   sim_adapt.c   stages that are planned again before they start: the coordinator's answers, and when it may be asked
  *   sim_faults.c  what goes wrong in a seed
  *   sim_run.c     one seed from start to end
  */
@@ -101,7 +102,9 @@ typedef struct sim_stage {
   uint32_t n_tasks, first; /* first: number of its first task in the query */
   br_sched_input inputs[SIM_MAX_INPUTS];
   size_t n_inputs;
-  bool indeterminate, result, terminal, splittable, outlives;
+  bool indeterminate, result, terminal, splittable, outlives, adapts;
+  bool asked, answered;          /* by the scheduler; by the coordinator */
+  bool begun;                    /* EAGER: it may have started while its inputs were being written: not to be asked for then */
   uint32_t published;            /* version of the last TABLE */
   bool retired;                  /* said, and no reader wants it since */
   uint64_t times[SIM_MAX_TIMES]; /* that committed attempts took, sorted */
@@ -173,6 +176,7 @@ typedef enum sim_kind {
   SIM_EVICT,        /* w: its store needs room */
   SIM_PROBED,       /* w: the coordinator asks its data port */
   SIM_FAULT,        /* a: kind */
+  SIM_ANSWER,       /* a: query, b: stage: the coordinator says how it is planned */
   SIM_GARBAGE,      /* an event about nothing that there is */
   SIM_WAKE
 } sim_kind;
@@ -203,7 +207,7 @@ typedef struct sim_cut {
 } sim_cut; /* processes a and b can't talk to each other */
 
 typedef struct sim_world {
-  sim_rng rng;
+  sim_rng rng, rng_adapt; /* its own, so that seeds without such stages stay what they were */
   uint64_t seed, now_ms, seq;
   uint32_t with; /* SIM_* */
   sim_faults f;
@@ -307,6 +311,16 @@ bool sim_good_input(const sim_world *w, const sim_query *q, uint32_t stage, uint
 bool sim_is_bound(const sim_world *w, const sim_query *q, int32_t attempt); /* a current attempt reads it as it grows */
 /* The stage's outputs are not needed, and no loss of a worker can make it so. */
 bool sim_safe_to_drop(const sim_query *q, uint32_t stage, const sim_needs *n);
+
+/* sim_adapt.c */
+void sim_adapt_some(sim_world *w, sim_query *q); /* of a new query */
+void sim_stages_of(const sim_query *q, br_sched_stage *out);
+void sim_asked(sim_world *w, const br_action *a); /* carry out */
+void sim_answer(sim_world *w, uint32_t query, uint32_t stage);
+void sim_action_ask(sim_world *w, sim_query *q, uint32_t stage);
+void sim_check_asked(sim_world *w, sim_query *q, uint32_t stage); /* a task of it is started */
+bool sim_waits_for_answer(const sim_query *q, uint32_t stage, const sim_needs *n);
+void sim_check_not_asked(sim_world *w, const sim_query *q, const sim_needs *n);
 
 /* sim_model.c */
 void sim_before(sim_world *w, const br_event *ev); /* account for what the scheduler is about to hear */
