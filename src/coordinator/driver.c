@@ -53,6 +53,7 @@ void br_driver_step(br_driver *d, br_event *e) {
   br_sched_step(d->sched, e, &d->actions);
   for (size_t i = 0; i < d->actions.count; i++) br_driver_carry_out(d, &d->actions.items[i]);
   d->stepping = false;
+  br_driver_answer(d);
 }
 
 static struct timespec deadline_in(uint64_t ms) {
@@ -203,6 +204,7 @@ void br_driver_free(br_driver *d) {
   br_map_free(d->queries);
   br_driver_functions_free(d);
   free(d->actions.items);
+  free(d->asks);
   pthread_cond_destroy(&d->changed);
   pthread_mutex_destroy(&d->lock);
   free(d);

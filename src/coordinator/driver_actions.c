@@ -330,6 +330,7 @@ void br_driver_carry_out(br_driver *d, const br_action *a) {
     case BR_ACT_WORKER_GONE: br_cluster_expel(d->cluster, a->worker); break;
     case BR_ACT_PROBE: br_driver_probe(d, a->worker, a->incarnation); break;
     case BR_ACT_RELEASE_WORKER: release_worker(d, a); break;
+    case BR_ACT_ASK: br_driver_asked(d, a); break;
     case BR_ACT_WAKE: wake_at(d, a->at_ms); break;
   }
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What workers say: joins, losses and reports become events of the scheduler, and what tasks measured goes into their query.
  * Loop thread. A loss waits for the loop's next turn, since it may come while actions are carried out. Bounds: one report at a time. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -67,6 +68,11 @@ static void count_steps(br_stage_run *r, const Brant__Pb__TaskStats *s) {
   }
 }
 
+/* 1 + 8 * log2(bytes), rounded down: the middle of what it may be. 0: none. */
+static uint64_t bytes_of_log(uint32_t log) {
+  return log == 0 ? 0 : log > 400 ? UINT64_MAX >> 16 : (uint64_t)exp2(((double)log - 0.5) / 8);
+}
+
 static void count_done(br_driver *d, br_query *q, const br_attempt_id *id, const Brant__Pb__TaskStats *s) {
   if (id->stage >= q->n_runs || id->task >= q->runs[id->stage].n_tasks || s == NULL) return;
   pthread_mutex_lock(&q->lock);
@@ -91,6 +97,8 @@ static void count_done(br_driver *d, br_query *q, const br_attempt_id *id, const
     r->wall_us += s->wall_us;
     uint32_t parts = r->plan->partitions ? r->plan->partitions : 1;
     for (size_t i = 0; i < s->n_partition_rows && i < parts; i++) r->partition_rows[i] += s->partition_rows[i];
+    for (size_t i = 0; i < s->n_partition_log_bytes && i < parts; i++)
+      r->partition_bytes[i] += bytes_of_log(s->partition_log_bytes[i]);
   }
   br_driver_take_gauges(d, q);
   pthread_cond_broadcast(&q->changed);

@@ -4,6 +4,7 @@
  *   driver_events.c    what workers say becomes events
  *   driver_requests.c  what other threads ask for becomes events
  *   driver_actions.c   the scheduler's actions become commands
+ *   driver_adapt.c     answers the scheduler's questions: stages that are planned again with true sizes
  *   driver_losses.c    which outputs a step lost, and what runs again for it: for events and explain
  *   driver_functions.c users' functions on the workers
  *   driver_probe.c     does a worker answer on its data port?
@@ -23,6 +24,8 @@ struct br_driver {
   br_map *functions; /* driver_functions.c: id -> what the workers were told */
   br_map *datasets;  /* id -> br_dataset of the coordinator's store, one reference each */
   br_actions actions;
+  struct br_ask *asks; /* questions of the step under way, answered after it */
+  size_t n_asks, cap_asks;
   br_timer *tick;
   uint64_t tick_at_ms; /* by br_driver_now_ms */
   br_timer *beat;
@@ -45,6 +48,17 @@ struct br_driver {
 void br_driver_step(br_driver *d, br_event *e);
 uint64_t br_driver_now_ms(br_driver *d);
 void br_driver_publish_counts(br_driver *d);
+
+/* driver_requests.c: the query's stages as the scheduler knows them. */
+br_sched_stage *br_driver_stages(const br_query *q, br_arena *arena);
+
+/* driver_adapt.c */
+typedef struct br_ask {
+  uint64_t query;
+  uint32_t stage;
+} br_ask;
+void br_driver_asked(br_driver *d, const br_action *a); /* BR_ACT_ASK */
+void br_driver_answer(br_driver *d);                    /* all questions; each answer is a step */
 
 /* driver_actions.c */
 void br_driver_carry_out(br_driver *d, const br_action *a);

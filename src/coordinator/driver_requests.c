@@ -64,12 +64,8 @@ static const uint32_t *near(const br_stage_run *r, br_arena *arena) {
   return out;
 }
 
-static void handle_submit(void *arg) {
-  request *r = arg;
-  br_driver *d = r->d;
-  br_query *q = r->query;
-  br_arena *arena = br_arena_new();
-  br_sched_stage *stages = br_arena_alloc(arena, q->n_runs * sizeof *stages);
+br_sched_stage *br_driver_stages(const br_query *q, br_arena *arena) {
+  br_sched_stage *stages = br_arena_alloc(arena, q->n_runs * sizeof *stages + 1);
   for (size_t i = 0; i < q->n_runs; i++) {
     const br_stage *s = q->runs[i].plan;
     br_sched_input *in = br_arena_alloc(arena, s->n_inputs * sizeof *in + 1);
@@ -88,8 +84,18 @@ static void handle_submit(void *arg) {
                                  .result = i + 1 == q->n_runs,
                                  .near = near(&q->runs[i], arena),
                                  .splittable = br_stage_splittable(s),
-                                 .outlives = q->shared_dir != NULL};
+                                 .outlives = q->shared_dir != NULL,
+                                 .adapts = br_query_adapts(q, (uint32_t)i)};
   }
+  return stages;
+}
+
+static void handle_submit(void *arg) {
+  request *r = arg;
+  br_driver *d = r->d;
+  br_query *q = r->query;
+  br_arena *arena = br_arena_new();
+  br_sched_stage *stages = br_driver_stages(q, arena);
   br_query_unref(br_map_put(d->queries, q->id, q)); /* the reference that br_driver_submit took */
   pthread_mutex_lock(&q->lock);
   q->state = BR_QUERY_RUNNING;

@@ -21,6 +21,7 @@
 #define TASKS_PER_SLOT 3            /* so that the last task of a stage is short */
 #define TASKS_PER_SLOT_CALLING \
   2 /* at least, of a stage that calls users' functions, which may take long for each row */
+#define TASK_TARGET_BYTES (64u << 20) /* of a task that reads an exchange, once its size is known */
 #define PARTITIONS_MOST 4096u
 #define PART_LEAST_BYTES (1u << 20) /* less of a dataset is not worth a task of its own on the worker that has it */
 #define TABLE_SPLIT_ROWS 2000000u
@@ -349,6 +350,9 @@ static br_query *new_query(brant_session *s, br_planned *planned) {
   q->codec = s->settings.codec;
   q->deadline_ms = s->settings.timeout_ms;
   q->filter_bytes = s->settings.filter_bytes;
+  q->adaptive = s->settings.adaptive != 0;
+  q->task_target_bytes = s->settings.task_target_bytes;
+  if (q->task_target_bytes == 0 && s->settings.partitions == 0) q->task_target_bytes = TASK_TARGET_BYTES;
   q->least_passes = (uint32_t)s->settings.task_passes;
   q->max_running = s->options.executors;
   return q;

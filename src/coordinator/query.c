@@ -44,6 +44,9 @@ static void free_run(br_stage_run *r) {
   free_strings(r->whole_sql, r->plan ? r->plan->n_scans : 0);
   free(r->tasks);
   free(r->partition_rows);
+  free(r->partition_bytes);
+  free(r->slices);
+  free(r->adapted);
   free(r->steps);
 }
 
@@ -102,6 +105,7 @@ br_status br_query_count_tasks(br_query *q, br_error *err) {
     r->n_tasks = (uint32_t)n;
     r->tasks = br_calloc(n, sizeof *r->tasks);
     r->partition_rows = br_calloc(r->plan->partitions ? r->plan->partitions : 1, sizeof *r->partition_rows);
+    r->partition_bytes = br_calloc(r->plan->partitions ? r->plan->partitions : 1, sizeof *r->partition_bytes);
   }
   br_stage_run *last = &q->runs[q->n_runs - 1];
   q->n_results = last->n_tasks;

@@ -49,6 +49,13 @@ typedef struct br_dataset_scan {
 } br_dataset_scan;
 #define BR_DATASET_INPUT 1000000u /* + the scan's place in its stage: the k of input(k) that reads a dataset */
 
+/* What one task of a stage reads of its HASH and RANGE inputs, once the stage was planned again with true sizes. */
+typedef struct br_slice {
+  uint32_t first, last;         /* partitions */
+  uint32_t side;                /* this side's map outputs are divided among several tasks; 0: none is */
+  uint32_t map_first, map_last; /* of that side's inputs, one after the other */
+} br_slice;
+
 typedef struct br_stage_run {
   const br_stage *plan;
   uint32_t n_tasks;
@@ -58,6 +65,9 @@ typedef struct br_stage_run {
   br_dataset_scan *datasets; /* [plan->n_scans] */
   br_task_run *tasks;        /* [n_tasks] */
   uint64_t *partition_rows;  /* [partitions] exact rows of the output */
+  uint64_t *partition_bytes; /* [partitions] as stored, within a tenth */
+  br_slice *slices;          /* [n_tasks]; NULL: task i reads partition i */
+  char *adapted;             /* for people: what was changed before it started; NULL: nothing */
   br_step_run *steps;        /* [plan->n_steps]; NULL: nothing was measured yet */
   uint32_t started, done;    /* started: attempts */
   uint32_t retries, seconds, cancelled, outputs_lost,
@@ -96,9 +106,11 @@ typedef struct br_query {
   br_snapshot **snapshots;
   size_t n_snapshots, cap_snapshots; /* files read, pinned */
   const char *codec;
-  uint64_t filter_bytes;     /* most bytes of keys that a FILTER input may have */
-  uint64_t deadline_ms;      /* from its start; 0: none */
-  struct br_timer *deadline; /* loop thread */
+  bool adaptive;              /* stages are planned again with true sizes before they start */
+  uint64_t task_target_bytes; /* of a task that reads an exchange; 0: each partition is a task */
+  uint64_t filter_bytes;      /* most bytes of keys that a FILTER input may have */
+  uint64_t deadline_ms;       /* from its start; 0: none */
+  struct br_timer *deadline;  /* loop thread */
   struct br_driver *deadline_driver;
   Brant__Pb__Sink *sink; /* of the last stage, in the stages' arena; NULL: its rows go to the caller */
   br_query_function *functions;
@@ -134,8 +146,14 @@ void br_query_unref(br_query *q);
 /* Number of tasks of each stage from the rules; split_sql of SPLITS stages must be there. */
 BR_MUST_USE br_status br_query_count_tasks(br_query *q, br_error *err);
 
+/* ---- adapt.c: with the query's lock, on the loop thread, from the scheduler's question to its answer */
+bool br_query_adapts(const br_query *q, uint32_t stage);
+/* All that the stage reads is committed and it has not started: its tasks, and those of what depends on it, by true sizes. */
+void br_query_adapt(br_query *q, uint32_t stage);
+
 /* ---- tasks.c: the message for one attempt. Allocated in the arena. table_version(arg, stage) names the output table. */
 typedef uint32_t (*br_version_fn)(void *arg, uint32_t stage);
+bool br_task_filter_pays(const br_query *q, const br_stage_run *r, const br_stage_input *in); /* FILTER: is it read? */
 Brant__Pb__Task *br_task_message(br_query *q, const br_attempt_id *id, br_version_fn version, void *arg,
                                  br_arena *arena);
 /* The task in this many passes over parts of its keys, if its stage may be split so. */

@@ -19,6 +19,7 @@ struct br_rows {
   br_schema *schema;
   uint32_t at;                               /* result task being read */
   br_result_part part;                       /* its output */
+  bool all, last;                            /* there is no result task `at`; no other one follows it */
   bool given;                                /* rows of it went to the caller: it can't be read again, */
   void (*restart)(void *arg, uint32_t part); /* unless it can give them back; NULL: it can't */
   void *restart_arg;
@@ -73,17 +74,20 @@ br_rows *br_rows_open_kept(brant_session *s, br_query *q, br_schema *schema) {
 
 br_schema *br_rows_schema(br_rows *r) { return r->schema; }
 
-/* Wait until result task `at` is committed. */
+/* Wait until result task `at` is committed, or there is none. */
 static br_status wait_part(br_rows *r, br_result_part *part, br_error *err) {
   br_query *q = r->query;
   br_status status = BR_OK;
   pthread_mutex_lock(&q->lock);
-  while (q->state != BR_QUERY_FAILED && !q->results[r->at].ready) pthread_cond_wait(&q->changed, &q->lock);
+  while (q->state != BR_QUERY_FAILED && r->at < q->n_results && !q->results[r->at].ready)
+    pthread_cond_wait(&q->changed, &q->lock);
   if (q->state == BR_QUERY_FAILED) {
     *err = q->error;
     status = (br_status)err->code;
   } else {
-    *part = q->results[r->at];
+    r->all = r->at >= q->n_results; /* their number may change until the first is there */
+    r->last = r->at + 1 >= q->n_results;
+    if (!r->all) *part = q->results[r->at];
   }
   pthread_mutex_unlock(&q->lock);
   return status;
@@ -102,7 +106,8 @@ static br_status check_files(br_rows *r, br_error *err) {
 
 static br_status open_part(br_rows *r, br_error *err) {
   BR_TRY(wait_part(r, &r->part, err));
-  if (r->at + 1 == r->query->n_results && !r->kept) BR_TRY(check_files(r, err));
+  if (r->all) return BR_OK;
+  if (r->last && !r->kept) BR_TRY(check_files(r, err));
   const br_result_part *part = &r->part;
   bool shared = r->query->shared_dir != NULL;
   const br_shuffle_backend *backend = shared ? &br_files_backend : &br_flight_backend;
@@ -212,12 +217,13 @@ static bool try_again(br_rows *r, br_error *err) {
 
 static br_status next_of_part(br_rows *r, br_batch **out, br_error *err) {
   if (r->reader == NULL) BR_TRY(open_part(r, err));
+  if (r->all) return BR_OK;
   return br_reader_next(r->reader, out, err);
 }
 
 br_status br_rows_next(br_rows *r, br_batch **out, br_error *err) {
   *out = NULL;
-  while (r->at < r->query->n_results) {
+  for (;;) {
     if (next_of_part(r, out, err) != BR_OK) {
       prefer_query_error(r, err);
       if (try_again(r, err)) continue;
@@ -227,6 +233,7 @@ br_status br_rows_next(br_rows *r, br_batch **out, br_error *err) {
       r->given = true;
       return BR_OK;
     }
+    if (r->all) break;
     part_read(r);
   }
   if (r->kept) return BR_OK; /* its query goes on as long as it is kept */

@@ -36,7 +36,10 @@ typedef struct br_settings {
   uint64_t dataset_bytes;      /* of tables that the caller gave, kept in memory; 0: an eighth of what there is */
   uint64_t filter_bytes;       /* most bytes of keys that a run-time filter reads a task; 0: no filters */
   uint64_t two_step_aggregate; /* 0, 1 */
-  uint64_t task_passes;        /* tests: tasks that can run in at least this many passes; 0: one */
+  uint64_t adaptive;           /* 0, 1: stages are planned again with true sizes */
+  uint64_t
+      task_target_bytes; /* of a task that reads an exchange; 0: by size, or one a partition when partitions is given */
+  uint64_t task_passes;  /* tests: tasks that can run in at least this many passes; 0: one */
   /* of the scheduler: taken when the first query needs workers */
   uint64_t task_attempts, task_backoff_first_ms, task_backoff_max_ms, no_worker_ms, worker_silent_ms, killer_executors,
       cancel_ms, probe_ms, straggler_percent, straggler_done_percent, straggler_min_ms, split_passes;

@@ -38,7 +38,7 @@ static uint64_t stage_rows(const br_stage_run *r) {
 }
 
 /* Does it pay to read the keys of a join's other side to drop rows before they move? With the true sizes of both. */
-static bool filter_pays(const br_query *q, const br_stage_run *r, const br_stage_input *in) {
+bool br_task_filter_pays(const br_query *q, const br_stage_run *r, const br_stage_input *in) {
   const br_stage_run *keys = &q->runs[in->producer];
   uint64_t rows = r->split_rows;
   for (size_t i = 0; i < r->plan->n_inputs; i++)
@@ -47,7 +47,7 @@ static bool filter_pays(const br_query *q, const br_stage_run *r, const br_stage
 }
 
 static bool input_used(const br_query *q, const br_stage_run *r, const br_stage_input *in) {
-  return in->kind != BR_EX_FILTER || filter_pays(q, r, in);
+  return in->kind != BR_EX_FILTER || br_task_filter_pays(q, r, in);
 }
 
 /* A text of the stage, as this task runs it. */
@@ -149,6 +149,19 @@ static void forward_range(const br_query *q, const br_stage *s, const br_stage_i
   }
 }
 
+/* The part of a side's map outputs, its inputs one after the other, that lies in this one of them. */
+static void map_range(const br_query *q, const br_stage *s, const br_stage_input *in, const br_slice *slice,
+                      uint32_t *first, uint32_t *last) {
+  uint64_t before = 0;
+  uint32_t n = q->runs[in->producer].n_tasks;
+  for (const br_stage_input *other = s->inputs; other < in; other++)
+    if (other->side == in->side) before += q->runs[other->producer].n_tasks;
+  uint64_t from = slice->map_first > before ? slice->map_first - before : 0;
+  uint64_t to = slice->map_last > before ? slice->map_last - before : 0;
+  *last = to < n ? (uint32_t)to : n;
+  *first = from < *last ? (uint32_t)from : *last;
+}
+
 static void fill_ref(const br_query *q, const br_stage *s, const br_stage_input *in, uint32_t task,
                      Brant__Pb__PartitionRef *ref) {
   const br_stage_run *producer = &q->runs[in->producer];
@@ -162,17 +175,26 @@ static void fill_ref(const br_query *q, const br_stage *s, const br_stage_input 
     if (s->rule == BR_TASKS_ONE || in->kind == BR_EX_FILTER) { /* all partitions, in order */
       ref->last = producer->plan->partitions;
     } else {
-      ref->first = task;
-      ref->last = task + 1;
+      const br_slice *slice = q->runs[s->id].slices ? &q->runs[s->id].slices[task] : NULL;
+      ref->first = slice ? slice->first : task;
+      ref->last = slice ? slice->last : task + 1;
+      if (slice && slice->side != 0 && in->side == slice->side)
+        map_range(q, s, in, slice, &ref->map_first, &ref->map_last);
     }
   } else if (in->kind == BR_EX_FORWARD && s->rule == BR_TASKS_FORWARD) {
     forward_range(q, s, in, task, &ref->map_first, &ref->map_last);
   }
 }
 
+/* Rows are counted by map and by partition, not by both. */
+static bool part_of_both(const br_stage_run *p, const Brant__Pb__PartitionRef *ref) {
+  return (ref->map_first > 0 || ref->map_last < p->n_tasks) && ref->last - ref->first < p->plan->partitions;
+}
+
 /* False: its maps are still being written, or came out differently. */
 static bool rows_known(const br_query *q, const Brant__Pb__PartitionRef *ref) {
   const br_stage_run *p = &q->runs[ref->stage];
+  if (part_of_both(p, ref)) return false;
   if (p->done == p->n_tasks || p->plan->indeterminate) return is_measured(p);
   for (uint32_t m = ref->map_first; m < ref->map_last; m++)
     if (!p->tasks[m].done) return false;
@@ -193,7 +215,13 @@ static uint64_t input_rows(const br_query *q, const Brant__Pb__PartitionRef *ref
 /* The input's share of what its stage should give. */
 static uint64_t guessed_rows(const br_query *q, const Brant__Pb__PartitionRef *ref) {
   const br_stage_run *p = &q->runs[ref->stage];
-  double partitions = p->plan->partitions ? p->plan->partitions : 1;
+  double partitions = p->plan->partitions ? p->plan->partitions : 1, part = 0, maps = 0;
+  if (is_measured(p) && p->rows_out > 0) {
+    for (uint32_t i = ref->first; i < ref->last; i++) part += (double)p->partition_rows[i];
+    for (uint32_t m = ref->map_first; m < ref->map_last; m++) maps += (double)p->tasks[m].rows_out;
+    return (uint64_t)(part * maps / (double)p->rows_out);
+  }
+  if (p->n_tasks == 0) return 0;
   return (uint64_t)((double)stage_rows(p) * (ref->last - ref->first) / partitions * (ref->map_last - ref->map_first) /
                     p->n_tasks);
 }

@@ -63,7 +63,8 @@ typedef struct br_sched_stage {
   const uint32_t
       *near;     /* [tasks], or NULL: the worker (id) that has what the task reads beside its inputs, 0: none; a wish */
   bool outlives; /* its outputs do not die with the worker that made them (shared files) */
-  bool adapts;   /* when all that it reads is committed, and it has not started, BR_ACT_ASK asks for its tasks and inputs */
+  bool
+      adapts; /* when all that it reads is committed, and it has not started, BR_ACT_ASK asks for its tasks and inputs */
 } br_sched_stage;
 typedef enum br_sched_mode { BR_SCHED_STAGED, BR_SCHED_EAGER } br_sched_mode;
 

@@ -223,7 +223,7 @@ struct br_sched {
 /* ---- state.c */
 br_status br_sched_check_stages(const br_sched_stage *stages, size_t n, br_error *err); /* do they make sense? */
 void br_sched_init_stage(sched_stage *st, const br_sched_stage *from); /* of one that is all zeros, or was cleared */
-void br_sched_clear_stage(sched_stage *st);                             /* its memory goes */
+void br_sched_clear_stage(sched_stage *st);                            /* its memory goes */
 void br_sched_link_consumers(sched_query *q);
 sched_query *br_sched_query_new(br_sched *s, const br_event *e); /* its doom is set when the stages make no sense */
 void br_sched_query_free(br_sched *s, sched_query *q);

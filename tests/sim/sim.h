@@ -23,7 +23,7 @@ typedef struct sim_stats { /* sums over runs */
   uint64_t retired, evicted, drops; /* stages; outputs that went after that; stages dropped before the end */
   uint64_t lost_messages, cuts, full_disks; /* faults that can't be told from their consequences */
   uint64_t asked, resized, folded; /* stages before their start; other numbers of tasks; done within their readers */
-  uint64_t end_ms;                          /* simulated time */
+  uint64_t end_ms;                 /* simulated time */
 } sim_stats;
 
 /* What may be in a seed; for finding out what a failure needs. */
@@ -36,8 +36,9 @@ enum {
   SIM_DRAIN = 32, /* draining workers wait for their release */
   SIM_OUTLIVE = 64,
   SIM_BOUNDED = 128, /* queries with a fixed number of executors */
-  SIM_ADAPT = 256, /* stages are planned again before they start */
-  SIM_ALL = SIM_EAGER | SIM_SECOND | SIM_MEMORY | SIM_RETIRE | SIM_PROBE | SIM_DRAIN | SIM_OUTLIVE | SIM_BOUNDED | SIM_ADAPT
+  SIM_ADAPT = 256,   /* stages are planned again before they start */
+  SIM_ALL =
+      SIM_EAGER | SIM_SECOND | SIM_MEMORY | SIM_RETIRE | SIM_PROBE | SIM_DRAIN | SIM_OUTLIVE | SIM_BOUNDED | SIM_ADAPT
 };
 
 typedef struct sim_options {

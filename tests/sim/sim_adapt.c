@@ -98,8 +98,8 @@ void sim_answer(sim_world *w, uint32_t query, uint32_t stage) {
   if (counts) q->stages[stage].answered = true;
   sim_stages_of(q, stages);
   if (!counts) stages[stage].tasks += 3; /* nobody may believe it */
-  sim_feed(w, &(br_event){
-                  .kind = BR_EV_ADAPT, .query = q->id, .stage = stage, .stages = stages, .n_stages = q->n_stages});
+  sim_feed(w,
+           &(br_event){.kind = BR_EV_ADAPT, .query = q->id, .stage = stage, .stages = stages, .n_stages = q->n_stages});
 }
 
 /* ---- the model */

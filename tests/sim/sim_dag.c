@@ -102,7 +102,8 @@ void sim_describe(const sim_query *q, char *out, size_t n) {
     const sim_stage *st = &q->stages[i];
     at += (size_t)snprintf(out + at, n - at, " %u[%u%s%s%s%s%s", i, st->n_tasks,
                            st->indeterminate ? " indeterminate" : "", st->result ? " result" : "",
-                           st->splittable ? " splittable" : "", st->outlives ? " outlives" : "", st->adapts ? " adapts" : "");
+                           st->splittable ? " splittable" : "", st->outlives ? " outlives" : "",
+                           st->adapts ? " adapts" : "");
     for (size_t k = 0; k < st->n_inputs && at < n; k++)
       at += (size_t)snprintf(out + at, n - at, " %s%s(%u+%u)", st->inputs[k].complete ? "complete " : "",
                              st->inputs[k].kind == BR_READ_ALL       ? "all"

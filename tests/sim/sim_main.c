@@ -89,7 +89,8 @@ static result run_all(uint64_t start, uint64_t seeds, uint64_t jobs, const sim_o
 }
 
 static uint32_t left_out(const char *names) {
-  static const char *const known[] = {"eager", "second", "memory", "retire", "probe", "drain", "outlive", "bounded", "adapt"};
+  static const char *const known[] = {"eager", "second",  "memory",  "retire", "probe",
+                                      "drain", "outlive", "bounded", "adapt"};
   uint32_t bits = 0;
   for (uint32_t i = 0; i < sizeof known / sizeof *known; i++)
     if (strstr(names, known[i])) bits |= 1u << i;
@@ -111,7 +112,8 @@ static void print_stats(const sim_stats *st) {
          "; connections closed %" PRIu64 ", cuts %" PRIu64 ", full disks %" PRIu64 "\n",
          st->retired, st->drops, st->evicted, st->probes, st->probe_deaths, st->drains, st->releases, st->lost_messages,
          st->cuts, st->full_disks);
-  printf("stages asked for before their start %" PRIu64 ": %" PRIu64 " got other tasks, %" PRIu64 " went into their readers\n",
+  printf("stages asked for before their start %" PRIu64 ": %" PRIu64 " got other tasks, %" PRIu64
+         " went into their readers\n",
          st->asked, st->resized, st->folded);
 }
 

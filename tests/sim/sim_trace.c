@@ -3,9 +3,9 @@
 #include "sim/sim_world.h"
 
 void sim_trace_event(const sim_world *w, const br_event *ev) {
-  static const char *const names[] = {"query",         "joined",  "lost",         "heard",  "draining",
-                                      "executor_lost", "started", "done",         "failed", "cancel_query",
-                                      "result_read",   "tick",    "fetch_failed", "probed", "adapt", "outputs_lost"};
+  static const char *const names[] = {
+      "query",  "joined",       "lost",        "heard", "draining",     "executor_lost", "started", "done",
+      "failed", "cancel_query", "result_read", "tick",  "fetch_failed", "probed",        "adapt",   "outputs_lost"};
   if (!w->trace || ev->kind == BR_EV_WORKER_HEARD || ev->kind == BR_EV_TICK) return;
   sim_trace(w, "event %s q%llu.s%u.t%u.a%u worker %u.%u %s", names[ev->kind],
             (unsigned long long)(ev->query | ev->attempt.query), ev->attempt.stage | ev->stage,
@@ -17,9 +17,9 @@ void sim_trace_event(const sim_world *w, const br_event *ev) {
 }
 
 void sim_trace_action(const sim_world *w, const br_action *a) {
-  static const char *const names[] = {"RUN",          "CANCEL",     "TABLE",       "STAGE_DONE", "RESULT",
-                                      "RETIRE_STAGE", "DROP_STAGE", "DROP_OUTPUT", "QUERY_DONE", "QUERY_FAILED",
-                                      "DROP_QUERY",   "GONE",       "PROBE",       "RELEASE",    "ASK",    "WAKE"};
+  static const char *const names[] = {
+      "RUN",        "CANCEL",       "TABLE",      "STAGE_DONE", "RESULT", "RETIRE_STAGE", "DROP_STAGE", "DROP_OUTPUT",
+      "QUERY_DONE", "QUERY_FAILED", "DROP_QUERY", "GONE",       "PROBE",  "RELEASE",      "ASK",        "WAKE"};
   if (!w->trace || a->kind == BR_ACT_WAKE) return;
   sim_trace(w, "  %s q%llu.s%u.t%u.a%u worker %u.%u v%u%s%s%s %s", names[a->kind], (unsigned long long)a->query,
             a->attempt.stage | a->stage, a->attempt.task, a->attempt.attempt, a->worker, a->incarnation, a->version,

@@ -103,10 +103,10 @@ typedef struct sim_stage {
   br_sched_input inputs[SIM_MAX_INPUTS];
   size_t n_inputs;
   bool indeterminate, result, terminal, splittable, outlives, adapts;
-  bool asked, answered;          /* by the scheduler; by the coordinator */
-  bool begun;                    /* EAGER: it may have started while its inputs were being written: not to be asked for then */
-  uint32_t published;            /* version of the last TABLE */
-  bool retired;                  /* said, and no reader wants it since */
+  bool asked, answered; /* by the scheduler; by the coordinator */
+  bool begun;           /* EAGER: it may have started while its inputs were being written: not to be asked for then */
+  uint32_t published;   /* version of the last TABLE */
+  bool retired;         /* said, and no reader wants it since */
   uint64_t times[SIM_MAX_TIMES]; /* that committed attempts took, sorted */
   uint32_t n_times;
 } sim_stage;

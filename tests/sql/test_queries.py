@@ -21,7 +21,7 @@ CONFIGS = {
     "default": {},
     "partitions1": {**NO_SHORTCUTS, "partitions": 1},
     "partitions2": {**NO_SHORTCUTS, "partitions": 2, "shuffle_compression": "zstd"},
-    "partitions7": {**NO_SHORTCUTS, "partitions": 7, "shuffle_compression": "lz4"},
+    "partitions7": {**NO_SHORTCUTS, "partitions": 7, "task_target_bytes": 4000, "shuffle_compression": "lz4"},
     "whole": {**NO_SHORTCUTS, "partitions": 3, "two_step_aggregate": "false"},
     "eager": {**NO_SHORTCUTS, "partitions": 3},
     "passes": {**NO_SHORTCUTS, "partitions": 2, "two_step_aggregate": "false", "task_passes": 3},

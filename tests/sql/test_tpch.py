@@ -12,6 +12,7 @@ import tpch
 SCALE = "0.1"
 SETTINGS = {
     "default": {},
+    "adapted": {"broadcast_bytes": 0, "sort_one_task_rows": 0, "partitions": 16, "task_target_bytes": 300000},
     "eager": {"broadcast_bytes": 0, "sort_one_task_rows": 0, "partitions": 4},
     "hash": {"broadcast_bytes": 0, "sort_one_task_rows": 0, "partitions": 5},
     "passes": {"broadcast_bytes": 0, "sort_one_task_rows": 0, "partitions": 3, "two_step_aggregate": "false", "task_passes": 4},

@@ -173,10 +173,10 @@ static void test_eager_is_asked_for(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_asked_once_and_waits),    cmocka_unit_test(test_none_is_done_at_once),
-      cmocka_unit_test(test_forward_readers_follow),  cmocka_unit_test(test_folded_into_its_reader),
-      cmocka_unit_test(test_what_has_started_stays),  cmocka_unit_test(test_lost_while_asked),
-      cmocka_unit_test(test_eager_starts_without),    cmocka_unit_test(test_eager_is_asked_for),
+      cmocka_unit_test(test_asked_once_and_waits),   cmocka_unit_test(test_none_is_done_at_once),
+      cmocka_unit_test(test_forward_readers_follow), cmocka_unit_test(test_folded_into_its_reader),
+      cmocka_unit_test(test_what_has_started_stays), cmocka_unit_test(test_lost_while_asked),
+      cmocka_unit_test(test_eager_starts_without),   cmocka_unit_test(test_eager_is_asked_for),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

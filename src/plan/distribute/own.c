@@ -31,6 +31,12 @@ static br_status count_of(const json_t *marker, uint32_t most, uint32_t *out, br
   return BR_OK;
 }
 
+/* As many parts as were asked for, whatever comes out. */
+static void keep_number(br_dist *d, const br_drel *r) {
+  const br_open *o = r->branches[0].open;
+  for (size_t i = 0; i < o->n_inputs; i++) d->out->stages[o->inputs[i].producer].fixed_partitions = true;
+}
+
 /* Round robin; by row numbers where the rows come in an order that is the same each time, else as they come. */
 static br_status deal(br_dist *d, uint32_t n, br_drel *r, br_error *err) {
   bool in_order = r->ordered && r->n_branches == 1;
@@ -53,7 +59,12 @@ static br_status repartition(br_dist *d, const json_t *marker, uint32_t n, br_dr
                      "key %zu of repartition() is different at each evaluation: give no key for random places", i + 1);
   }
   br_one_task(r, BR_WHY_CONSTANTS);
-  return n_keys ? br_exchange_hash_into(d, r, &keys, n, "repartition", err) : deal(d, n, r, err);
+  if (n_keys)
+    BR_TRY(br_exchange_hash_into(d, r, &keys, n, "repartition", err));
+  else
+    BR_TRY(deal(d, n, r, err));
+  keep_number(d, r);
+  return BR_OK;
 }
 
 /* Parts of the rows in their order, as the tasks have them: each task's rows to the partitions that its share covers. */
@@ -64,6 +75,7 @@ br_status br_into_partitions(br_dist *d, uint32_t n, br_drel *r, const char *why
   r->ordered = true; /* as they come from the source */
   const char *to = br_arena_printf(d->arena, BR_INTO_PARTITION "%u)", n);
   BR_TRY(br_exchange_numbered(d, r, to, n, true, why, err));
+  keep_number(d, r);
   r->ordered = ordered;
   return BR_OK;
 }

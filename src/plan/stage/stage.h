@@ -39,7 +39,10 @@ typedef struct br_stage_input {
   uint32_t number;   /* k of input(k): its index in `inputs` */
   uint32_t producer; /* stage id */
   br_exchange_kind kind;
-  bool ordered;             /* read map by map, in order */
+  bool ordered; /* read map by map, in order */
+  uint32_t
+      side; /* HASH: not 0: what several tasks make of parts of this side's rows (all inputs of that number), each with all rows of
+                  * the other inputs' same partition, is together what one makes of all of them */
   const br_split_key *keys; /* HASH: of the exchange, in hash order */
   size_t n_keys;
 } br_stage_input;
@@ -88,6 +91,7 @@ typedef struct br_stage {
   br_task_rule rule;
   br_exchange_kind output; /* the kind that its consumers read it by */
   uint32_t partitions;     /* of the output */
+  bool fixed_partitions;   /* their number was asked for: a reader has as many tasks */
   uint32_t batch_rows;     /* of its batches, into_batches(); 0: as they come */
   const char *keys;        /* for people: "c0, c1" or "c0 DESC NULLS LAST"; NULL: none */
   bool ordered_output;

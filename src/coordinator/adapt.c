@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A stage is planned again before it starts, by what its inputs turned out to be: how many tasks, and which partitions and map outputs
+ * each of them reads.
+ *   nothing    a run-time filter without keys lets no row pass: no task
+ *   coalesced  small partitions that follow each other go to one task, the same ones of all inputs
+ *   split      a partition much larger than a slot's share is read by several tasks, each some map outputs of one side and all of the others
+ *
+ * What was decided holds: when inputs are lost later and made again, the same tasks read the same slices of them. So nothing is decided
+ * by sizes that may come out differently the next time, but how rows are shared out.
+ *
+ * Order of calls: br_query_adapts when the query starts, br_query_adapt once a stage. With the query's lock, on the loop thread. Bounds:
+ * O(tasks + partitions) a question.
+ */
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/util.h"
+#include "coordinator/query.h"
+
+#define LEAST_BYTES (2u << 20)       /* of a task that reads an exchange: less is not worth starting one */
+#define SPLIT_LEAST_BYTES (4u << 20) /* of a partition that is split */
+#define SPLIT_SHARES 1.5             /* a partition is split when it has more than so many of a slot's even shares */
+
+static bool reads_parts(const br_stage_input *in) { return in->kind == BR_EX_HASH || in->kind == BR_EX_RANGE; }
+
+bool br_query_adapts(const br_query *q, uint32_t stage) {
+  const br_stage *s = q->runs[stage].plan;
+  for (size_t i = 0; i < s->n_inputs && q->adaptive; i++)
+    if (s->inputs[i].kind == BR_EX_FILTER || (s->rule == BR_TASKS_PARTITIONS && reads_parts(&s->inputs[i])))
+      return true;
+  return false;
+}
+
+static void say(br_stage_run *r, const char *fmt, ...) BR_PRINTF(2, 3);
+static void say(br_stage_run *r, const char *fmt, ...) {
+  br_buf b = {0};
+  va_list ap;
+  if (r->adapted) br_buf_printf(&b, "%s, ", r->adapted);
+  va_start(ap, fmt);
+  br_buf_vprintf(&b, fmt, ap);
+  va_end(ap);
+  free(r->adapted);
+  r->adapted = br_buf_take(&b);
+}
+
+/* ---- the number of tasks */
+
+static void set_tasks(br_query *q, br_stage_run *r, uint32_t n) {
+  for (uint32_t i = n; r->split_sql != NULL && i < r->n_tasks; i++) free(r->split_sql[i]);
+  free(r->tasks);
+  r->tasks = br_calloc(n, sizeof *r->tasks);
+  r->n_tasks = n;
+  if (r != &q->runs[q->n_runs - 1]) return;
+  free(q->results);
+  q->n_results = n;
+  q->results = br_calloc(n ? n : 1, sizeof *q->results);
+}
+
+/* Who reads a stage task by task has as many tasks. None of these has started. */
+static void follow(br_query *q) {
+  for (size_t i = 0; i < q->n_runs; i++) {
+    br_stage_run *r = &q->runs[i];
+    uint32_t n = 0;
+    if (r->plan->rule != BR_TASKS_FORWARD) continue;
+    for (size_t k = 0; k < r->plan->n_inputs; k++)
+      if (r->plan->inputs[k].kind == BR_EX_FORWARD) n += q->runs[r->plan->inputs[k].producer].n_tasks;
+    if (n != r->n_tasks) set_tasks(q, r, n);
+  }
+}
+
+/* ---- nothing to do */
+
+/* Can it come out otherwise when it is made again? */
+static bool by_chance(const br_query *q, uint32_t stage) {
+  const br_stage *s = q->runs[stage].plan;
+  if (s->indeterminate) return true;
+  for (size_t i = 0; i < s->n_inputs; i++)
+    if (by_chance(q, s->inputs[i].producer)) return true;
+  return false;
+}
+
+static bool let_none_pass(br_query *q, br_stage_run *r) {
+  if (r->plan->rule == BR_TASKS_FORWARD) return false; /* as many tasks as what it reads */
+  for (size_t i = 0; i < r->plan->n_inputs; i++) {
+    const br_stage_input *in = &r->plan->inputs[i];
+    if (in->kind != BR_EX_FILTER || q->runs[in->producer].rows_out > 0 || by_chance(q, in->producer)) continue;
+    say(r, "no rows: stage %u has no keys that they could meet", in->producer);
+    set_tasks(q, r, 0);
+    return true;
+  }
+  return false;
+}
+
+/* ---- slices */
+
+typedef struct cut {
+  const br_query *q;
+  br_stage_run *r;
+  uint32_t partitions;
+  uint64_t *bytes; /* [partitions] of all inputs together */
+  uint64_t total;
+  br_slice *slices;
+  size_t n, cap;
+} cut;
+
+/* Their number was asked for, or stands for something. */
+static bool may_change(const br_query *q, const br_stage *s) {
+  if (s->n_steps > 0 || s->batch_rows > 0) return false;
+  for (size_t i = 0; i < s->n_inputs; i++) {
+    const br_stage_input *in = &s->inputs[i];
+    if (reads_parts(in) && (in->ordered || q->runs[in->producer].plan->fixed_partitions)) return false;
+  }
+  return true;
+}
+
+static void sum_up(cut *c) {
+  const br_stage *s = c->r->plan;
+  for (size_t i = 0; i < s->n_inputs; i++) {
+    const br_stage_run *p = &c->q->runs[s->inputs[i].producer];
+    if (!reads_parts(&s->inputs[i])) continue;
+    if (c->bytes == NULL) {
+      c->partitions = p->plan->partitions;
+      c->bytes = br_calloc(c->partitions, sizeof *c->bytes);
+    }
+    for (uint32_t k = 0; k < c->partitions; k++) {
+      c->bytes[k] += p->partition_bytes[k];
+      c->total += p->partition_bytes[k];
+    }
+  }
+}
+
+/* Tasks for so many bytes: of the wanted size, in whole waves; no fewer than there are slots unless they would be tiny. */
+static uint64_t good_number(const cut *c) {
+  uint64_t slots = c->q->slots ? c->q->slots : 1, n = c->total / c->q->task_target_bytes + 1;
+  if (n > slots) return (n + slots - 1) / slots * slots;
+  n = c->total / (c->q->task_target_bytes < LEAST_BYTES ? c->q->task_target_bytes : LEAST_BYTES) + 1;
+  return n < slots ? n : slots;
+}
+
+static void add(cut *c, br_slice s) {
+  br_grow((void **)&c->slices, &c->cap, c->n, sizeof *c->slices);
+  c->slices[c->n++] = s;
+}
+
+static void cut_slices(cut *c) {
+  uint64_t limit = c->q->task_target_bytes ? c->total / good_number(c) : 0, have = 0;
+  uint32_t first = 0;
+  limit += limit / 8;
+  for (uint32_t p = 0; p < c->partitions; p++) {
+    if (p > first && (have + c->bytes[p] > limit || limit == 0)) {
+      add(c, (br_slice){.first = first, .last = p});
+      first = p;
+      have = 0;
+    }
+    have += c->bytes[p];
+  }
+  add(c, (br_slice){.first = first, .last = c->partitions});
+}
+
+static void plan_slices(br_query *q, br_stage_run *r) {
+  cut c = {.q = q, .r = r};
+  if (r->plan->rule != BR_TASKS_PARTITIONS || !may_change(q, r->plan)) return;
+  sum_up(&c);
+  if (c.partitions == r->n_tasks && c.partitions > 0) {
+    cut_slices(&c);
+    if (c.n < c.partitions) say(r, "coalesced %u → %zu", c.partitions, c.n);
+    set_tasks(q, r, (uint32_t)c.n);
+    r->slices = c.slices;
+  }
+  free(c.bytes);
+}
+
+void br_query_adapt(br_query *q, uint32_t stage) {
+  br_stage_run *r = &q->runs[stage];
+  if (!let_none_pass(q, r)) plan_slices(q, r);
+  follow(q);
+}

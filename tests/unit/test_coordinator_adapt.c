@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * links: br_coordinator
+ * Stages planned again with true sizes, without processes: how many tasks they get, and what each reads. The plan is made by hand:
+ *
+ *   0 splits, HASH into 8     1 splits, HASH into 8     2 partitions: hash(0), hash(1); SINGLE
+ *   3 forward: 2              4 one: 3
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "coordinator/query.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define PARTS 8
+#define MIB (1ull << 20)
+
+static const char *types[] = {"BIGINT"};
+
+static br_stage *stage(br_stages *p, br_task_rule rule, br_exchange_kind output, uint32_t partitions) {
+  br_stage *s = &p->stages[p->n_stages];
+  *s = (br_stage){.id = (uint32_t)p->n_stages++,
+                  .sql = "SELECT 1",
+                  .types = types,
+                  .n_columns = 1,
+                  .split_scan = -1,
+                  .rule = rule,
+                  .output = output,
+                  .partitions = partitions};
+  s->inputs = br_arena_alloc(p->arena, 3 * sizeof *s->inputs);
+  return s;
+}
+
+static void reads(br_stage *s, uint32_t producer, br_exchange_kind kind) {
+  s->inputs[s->n_inputs] = (br_stage_input){.number = (uint32_t)s->n_inputs, .producer = producer, .kind = kind};
+  s->n_inputs++;
+}
+
+static br_query *query(uint32_t slots, uint64_t target) {
+  br_error err;
+  br_arena *a = br_arena_new();
+  br_stages *p = br_arena_alloc(a, sizeof *p);
+  p->arena = a;
+  p->stages = br_arena_alloc(a, 5 * sizeof *p->stages);
+  stage(p, BR_TASKS_SPLITS, BR_EX_HASH, PARTS);
+  stage(p, BR_TASKS_SPLITS, BR_EX_HASH, PARTS);
+  br_stage *join = stage(p, BR_TASKS_PARTITIONS, BR_EX_FORWARD, 1);
+  reads(join, 0, BR_EX_HASH);
+  reads(join, 1, BR_EX_HASH);
+  reads(stage(p, BR_TASKS_FORWARD, BR_EX_SINGLE, 1), 2, BR_EX_FORWARD);
+  reads(stage(p, BR_TASKS_ONE, BR_EX_RESULT, 1), 3, BR_EX_SINGLE);
+  br_query *q = br_query_new(1);
+  q->stages = p;
+  q->n_runs = p->n_stages;
+  q->runs = br_calloc(q->n_runs, sizeof *q->runs);
+  q->adaptive = true;
+  q->slots = slots;
+  q->task_target_bytes = target;
+  for (size_t i = 0; i < q->n_runs; i++) q->runs[i].plan = &p->stages[i];
+  for (size_t i = 0; i < 2; i++) {
+    q->runs[i].n_tasks = 4;
+    q->runs[i].split_sql = br_calloc(4, sizeof(char *));
+    for (size_t k = 0; k < 4; k++) q->runs[i].split_sql[k] = br_strdup("(SELECT 1)");
+  }
+  assert_int_equal(br_query_count_tasks(q, &err), BR_OK);
+  return q;
+}
+
+static void sizes(br_query *q, uint32_t stage, const uint64_t *bytes) {
+  br_stage_run *r = &q->runs[stage];
+  for (uint32_t p = 0; p < PARTS; p++) {
+    r->partition_bytes[p] = bytes[p];
+    r->partition_rows[p] = bytes[p] / 8;
+    r->bytes_out += bytes[p];
+    r->rows_out += bytes[p] / 8;
+  }
+  for (uint32_t t = 0; t < r->n_tasks; t++) {
+    r->tasks[t].done = true;
+    r->tasks[t].rows_out = r->rows_out / r->n_tasks;
+  }
+  r->done = r->n_tasks;
+}
+
+/* Each partition of all inputs once, in order. */
+static void covers(const br_query *q, uint32_t stage) {
+  uint32_t next = 0;
+  for (uint32_t t = 0; t < q->runs[stage].n_tasks; t++) {
+    assert_int_equal(q->runs[stage].slices[t].first, next);
+    next = q->runs[stage].slices[t].last;
+  }
+  assert_int_equal(next, PARTS);
+}
+
+static void test_small_partitions_become_one(void **state) {
+  (void)state;
+  br_query *q = query(4, 64 * MIB);
+  uint64_t small[PARTS] = {100, 0, 50, 10, 0, 0, 7, 1000};
+  sizes(q, 0, small);
+  sizes(q, 1, small);
+  assert_true(br_query_adapts(q, 2));
+  assert_false(br_query_adapts(q, 3));
+  br_query_adapt(q, 2);
+  assert_int_equal(q->runs[2].n_tasks, 1);
+  assert_int_equal(q->runs[3].n_tasks, 1); /* follows it task by task */
+  covers(q, 2);
+  assert_string_equal(q->runs[2].adapted, "coalesced 8 → 1");
+  br_query_unref(q);
+}
+
+static void test_as_many_as_slots_when_it_is_much(void **state) {
+  (void)state;
+  br_query *q = query(4, 64 * MIB);
+  uint64_t even[PARTS];
+  for (int p = 0; p < PARTS; p++) even[p] = 4 * MIB;
+  sizes(q, 0, even);
+  sizes(q, 1, even);
+  br_query_adapt(q, 2);
+  assert_int_equal(q->runs[2].n_tasks, 4);
+  covers(q, 2);
+  br_query_unref(q);
+}
+
+static void test_large_ones_stay(void **state) {
+  (void)state;
+  br_query *q = query(2, 64 * MIB);
+  uint64_t large[PARTS];
+  for (int p = 0; p < PARTS; p++) large[p] = 200 * MIB;
+  sizes(q, 0, large);
+  br_query_adapt(q, 2);
+  assert_int_equal(q->runs[2].n_tasks, PARTS);
+  covers(q, 2);
+  assert_null(q->runs[2].adapted);
+  br_query_unref(q);
+}
+
+static void test_the_number_stays_where_it_was_asked_for(void **state) {
+  (void)state;
+  uint64_t small[PARTS] = {1, 1, 1, 1, 1, 1, 1, 1};
+  br_query *q = query(2, 64 * MIB);
+  q->stages->stages[1].fixed_partitions = true;
+  sizes(q, 0, small);
+  br_query_adapt(q, 2);
+  assert_int_equal(q->runs[2].n_tasks, PARTS);
+  assert_null(q->runs[2].slices);
+  br_query_unref(q);
+  q = query(2, 0); /* partitions were given */
+  sizes(q, 0, small);
+  br_query_adapt(q, 2);
+  assert_int_equal(q->runs[2].n_tasks, PARTS);
+  br_query_unref(q);
+  q = query(2, 1);
+  q->adaptive = false;
+  assert_false(br_query_adapts(q, 2));
+  br_query_unref(q);
+}
+
+static void test_no_keys_no_tasks(void **state) {
+  (void)state;
+  uint64_t none[PARTS] = {0};
+  for (int chance = 0; chance < 2; chance++) {
+    br_query *q = query(2, 1);
+    q->stages->stages[0].indeterminate = chance;
+    reads(&q->stages->stages[1], 0, BR_EX_FILTER);
+    q->filter_bytes = 1000;
+    sizes(q, 0, none);
+    assert_true(br_query_adapts(q, 1));
+    br_query_adapt(q, 1);
+    assert_int_equal(q->runs[1].n_tasks, chance ? 4 : 0); /* made again it might have some */
+    br_query_unref(q);
+  }
+}
+
+static uint32_t version(void *arg, uint32_t s) {
+  (void)arg;
+  return s;
+}
+
+static void test_what_a_task_reads(void **state) {
+  (void)state;
+  br_query *q = query(2, 1000);
+  uint64_t sized[PARTS] = {100, 100, 100, 900, 100, 100, 100, 100};
+  br_arena *a = br_arena_new();
+  sizes(q, 0, sized);
+  br_query_adapt(q, 2);
+  uint32_t next = 0;
+  for (uint32_t t = 0; t < q->runs[2].n_tasks; t++) {
+    br_attempt_id id = {.query = 1, .stage = 2, .task = t, .attempt = 1};
+    Brant__Pb__Task *m = br_task_message(q, &id, version, NULL, a);
+    assert_int_equal(m->n_inputs, 2);
+    for (size_t i = 0; i < 2; i++) {
+      assert_int_equal(m->inputs[i]->ref->first, next);
+      assert_int_equal(m->inputs[i]->ref->last, q->runs[2].slices[t].last);
+      assert_int_equal(m->inputs[i]->ref->map_last, 4);
+    }
+    uint64_t rows = 0;
+    for (uint32_t p = next; p < q->runs[2].slices[t].last; p++) rows += sized[p] / 8;
+    assert_true(m->inputs[0]->rows_known);
+    assert_int_equal(m->inputs[0]->rows, rows);
+    next = q->runs[2].slices[t].last;
+  }
+  assert_int_equal(next, PARTS);
+  br_arena_free(a);
+  br_query_unref(q);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_small_partitions_become_one),
+      cmocka_unit_test(test_as_many_as_slots_when_it_is_much),
+      cmocka_unit_test(test_large_ones_stay),
+      cmocka_unit_test(test_the_number_stays_where_it_was_asked_for),
+      cmocka_unit_test(test_no_keys_no_tasks),
+      cmocka_unit_test(test_what_a_task_reads),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
