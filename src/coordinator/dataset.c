@@ -9,6 +9,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "arrow/decode.h"
 #include "base/mem.h"
 #include "base/util.h"
 #include "coordinator/session.h"
@@ -207,8 +208,10 @@ typedef struct intake {
   brant_session *session;
   br_dataset *d;
   struct ArrowArrayStream *stream;
-  br_schema *given; /* of the stream, with unique names */
-  uint64_t bytes;   /* read of it */
+  struct ArrowSchema source; /* of the stream, with unique names */
+  bool encoded;              /* some of it is: dictionaries, runs */
+  br_schema *given;          /* decoded */
+  uint64_t bytes;            /* read of it */
   bool ended;
   /* the part being written */
   br_schema *stored;
@@ -241,7 +244,7 @@ static uint64_t view_bytes(const struct ArrowArrayView *v) {
 static br_status check_array(intake *x, const struct ArrowArray *a, uint64_t *bytes, br_error *err) {
   struct ArrowArrayView view;
   struct ArrowError why;
-  int code = ArrowArrayViewInitFromSchema(&view, br_schema_arrow(x->given), &why);
+  int code = ArrowArrayViewInitFromSchema(&view, &x->source, &why);
   if (code == 0) code = ArrowArrayViewSetArray(&view, a, &why);
   if (code == 0) code = ArrowArrayViewValidate(&view, NANOARROW_VALIDATION_LEVEL_DEFAULT, &why);
   *bytes = code == 0 ? view_bytes(&view) : 0;
@@ -270,6 +273,7 @@ static br_status next_given(void *arg, br_batch **out, br_error *err) {
     return status;
   }
   x->bytes += bytes;
+  if (x->encoded) BR_TRY(br_array_decode(&x->source, br_schema_arrow(x->given), &array, err));
   return br_batch_new(x->given, &array, bytes, out, err);
 }
 
@@ -385,6 +389,19 @@ static br_status run_import(brant_session *s, br_session *on, intake *x, br_erro
 
 /* ---- names and types */
 
+/* What DuckDB can't read, found here, where the column can be named. */
+static br_status check_type(const intake *x, const struct ArrowSchema *column, const struct ArrowSchema *s,
+                            br_error *err) {
+  size_t n = strlen(s->format);
+  bool wide = strncmp(s->format, "d:", 2) == 0 && n > 4 && strcmp(s->format + n - 4, ",256") == 0;
+  if (wide || strncmp(s->format, "+ud", 3) == 0)
+    return br_fail(err, BR_UNSUPPORTED, BR_BLAME_USER,
+                   "the column \"%s\" of the table %s holds %s of Arrow, which DuckDB does not have: cast it first",
+                   column->name, x->d->name, wide ? "decimals of 256 bits" : "a dense union");
+  for (int64_t i = 0; i < s->n_children; i++) BR_TRY(check_type(x, column, s->children[i], err));
+  return BR_OK;
+}
+
 /* A name that none of those before has, by which DuckDB can tell the columns apart. Free it. */
 static char *fresh_name(const char *name, size_t at, const char *const *before, size_t n) {
   bool taken = !*name;
@@ -418,8 +435,19 @@ static br_status take_schema(intake *x, br_error *err) {
     free(fresh);
   }
   free(before);
-  if (code == 0) return br_schema_new(&own, &x->given, err);
-  own.release(&own);
+  x->source = own;
+  struct ArrowSchema plain;
+  if (code == 0) {
+    BR_TRY(br_schema_decode(&x->source, &plain, &x->encoded, err));
+    br_status status = BR_OK;
+    for (int64_t i = 0; i < plain.n_children && status == BR_OK; i++)
+      status = check_type(x, plain.children[i], plain.children[i], err);
+    if (status != BR_OK) {
+      plain.release(&plain);
+      return status;
+    }
+    return br_schema_new(&plain, &x->given, err);
+  }
   return br_fail(err, BR_OUT_OF_MEMORY, BR_BLAME_USER, "no memory for the columns of the table %s", x->d->name);
 }
 
@@ -494,6 +522,7 @@ done:
   if (x.d != NULL) abandon_part(&x);
   if (on != NULL) br_session_close(on);
   br_schema_unref(x.given);
+  if (x.source.release != NULL) x.source.release(&x.source);
   br_schema_unref(x.stored);
   br_dataset_unref(x.d);
   return status;

@@ -212,7 +212,7 @@ static br_status split_table(brant_session *s, br_stage_run *r, size_t i, bool s
 }
 
 /* As many bytes a task as of other files; archives hold no row counts. */
-static br_status split_archives(brant_session *s, br_stage_run *r, size_t i, bool spread, uint32_t slots,
+static br_status split_archives(brant_session *s, br_query *q, br_stage_run *r, size_t i, bool spread, uint32_t slots,
                                 br_error *err) {
   const br_scan *scan = &r->plan->scans[i].scan;
   const char *const *files = (const char *const *)scan->files;
@@ -223,7 +223,14 @@ static br_status split_archives(brant_session *s, br_stage_run *r, size_t i, boo
   if (target == 0) target = bytes / ((uint64_t)slots * TASKS_PER_SLOT) + 1;
   if (s->settings.split_bytes == 0 && target < SPLIT_LEAST_BYTES) target = SPLIT_LEAST_BYTES;
   if (target > SPLIT_MOST_BYTES) target = SPLIT_MOST_BYTES;
-  BR_TRY(br_warc_splits(s->db, files, scan->n_files, scan->options, spread ? target : 0, &splits, &n, err));
+  br_snapshot *pinned = NULL;
+  br_status status =
+      br_warc_splits(s->db, files, scan->n_files, scan->options, spread ? target : 0, &splits, &n, &pinned, err);
+  if (pinned != NULL) {
+    br_grow((void **)&q->snapshots, &q->cap_snapshots, q->n_snapshots, sizeof *q->snapshots);
+    q->snapshots[q->n_snapshots++] = pinned;
+  }
+  BR_TRY(status);
   if (!spread) r->whole_sql[i] = splits[0];
   for (size_t k = 0; spread && k < n; k++) add_split(r, splits[k], 0);
   free(splits);
@@ -281,7 +288,7 @@ static br_status split_stage(brant_session *s, br_query *q, br_stage_run *r, uin
     else if (st->scans[i].scan.kind == BR_SCAN_TABLE)
       BR_TRY(split_table(s, r, i, spread, slots, err));
     else if (st->scans[i].scan.kind == BR_SCAN_WARC)
-      BR_TRY(split_archives(s, r, i, spread, slots, err));
+      BR_TRY(split_archives(s, q, r, i, spread, slots, err));
     else
       BR_TRY(split_files(s, q, r, i, spread, slots, err));
   }

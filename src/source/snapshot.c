@@ -243,6 +243,23 @@ done:
   return status;
 }
 
+br_status br_snapshot_of_files(const char *const *paths, size_t n, br_snapshot **out, br_error *err) {
+  br_snapshot *snap = br_calloc(1, sizeof *snap);
+  br_status status = BR_OK;
+  snap->files = br_calloc(n + 1, sizeof *snap->files);
+  for (size_t i = 0; i < n && status == BR_OK; i++) {
+    uint64_t size_bytes = 0, mtime_ns = 0;
+    bool local = br_path_is_local(paths[i]);
+    if (local) status = br_local_stat(paths[i], &size_bytes, &mtime_ns, err);
+    if (status == BR_OK) snap->files[snap->n++] = footer_new(paths[i], local, size_bytes, mtime_ns);
+  }
+  if (status == BR_OK)
+    *out = snap;
+  else
+    br_snapshot_free(snap);
+  return status;
+}
+
 void br_snapshot_free(br_snapshot *s) {
   if (!s) return;
   for (size_t i = 0; i < s->n; i++) br_footer_unref(s->files[i]);

@@ -46,6 +46,8 @@ typedef struct br_snapshot br_snapshot;
 BR_MUST_USE br_status br_source_snapshot(br_session *session, br_source *s, const char *const *paths, size_t n,
                                          br_snapshot **out, br_error *err);
 void br_snapshot_free(br_snapshot *s);
+/* Of files that have no footers: paths, sizes, times. */
+BR_MUST_USE br_status br_snapshot_of_files(const char *const *paths, size_t n, br_snapshot **out, br_error *err);
 size_t br_snapshot_files(const br_snapshot *s);
 const br_file *br_snapshot_file(const br_snapshot *s, size_t i);
 uint64_t br_snapshot_rows(const br_snapshot *s);
@@ -102,7 +104,8 @@ BR_MUST_USE br_status br_warc_bytes(br_session *session, const char *const *patt
 /* What stands in FROM for each task: read_warc([...], options) of whole files, or of a range of one, together about target_bytes
  * (0: everything in one). Cut where records start. options: ", on_error := 'skip'" or "". Free each and the array. */
 BR_MUST_USE br_status br_warc_splits(br_session *session, const char *const *patterns, size_t n, const char *options,
-                                     uint64_t target_bytes, char ***out, size_t *n_out, br_error *err);
+                                     uint64_t target_bytes, char ***out, size_t *n_out, br_snapshot **pinned,
+                                     br_error *err);
 
 /* ---- true cardinalities in a text */
 /* The text with `explicit_cardinality := <rows by the footers>` in every Parquet scan that has none; so DuckDB orders joins by

@@ -113,12 +113,14 @@ static br_status add_file(splitting *s, const char *path, br_error *err) {
 }
 
 br_status br_warc_splits(br_session *session, const char *const *patterns, size_t n, const char *options,
-                         uint64_t target_bytes, char ***out, size_t *n_out, br_error *err) {
+                         uint64_t target_bytes, char ***out, size_t *n_out, br_snapshot **pinned, br_error *err) {
   splitting s = {.session = session, .options = options, .target = target_bytes};
   char **paths = NULL;
   size_t n_paths = 0;
   br_status status = BR_OK;
   BR_TRY_GOTO(expand(session, patterns, n, &paths, &n_paths, err));
+  BR_TRY_GOTO(
+      br_snapshot_of_files((const char *const *)paths, n_paths, pinned, err)); /* before anything is read of them */
   for (size_t i = 0; i < n_paths; i++) BR_TRY_GOTO(add_file(&s, paths[i], err));
   flush(&s);
   *out = s.out;

@@ -99,8 +99,6 @@ def test_every_type(session, register):
 def test_kinds_of_arrow(session, register):
     """Views, slices, chunks of one row, names that are equal or empty."""
     words = pa.array(["a", "b", None, "a"] * 3000)
-    with pytest.raises(errors.UnsupportedError, match="w.*dictionary"):
-        session._native.register_arrow("dict", pa.table({"w": words.dictionary_encode()}))
     t = pa.Table.from_arrays([words, pa.array(range(12000)), pa.array(range(12000)), pa.array(["x" * (i % 40) for i in range(12000)], pa.string_view())],
                              names=["w", "x", "X", ""])
     register(session, "odd", t.slice(3, 9000))
@@ -110,6 +108,54 @@ def test_kinds_of_arrow(session, register):
     small = pa.Table.from_batches([pa.record_batch({"a": [i]}) for i in range(300)])
     register(session, "small", small)
     assert rows(session, "SELECT count(*), sum(a) FROM small") == [(300, 44850)]
+
+
+def test_encoded_columns(session, register):
+    """Dictionaries and runs, nested and over each other, sliced, with NULLs in keys and in values: as if they were plain."""
+    n = 9000
+    words = pa.array([["a", "bb", None, "a long word that is not inlined"][i % 4] for i in range(n)])
+    keys = pa.array([i % 3 if i % 7 else None for i in range(n)], pa.int8())
+    odd = pa.DictionaryArray.from_arrays(keys, pa.array(["x", None, "z"]))
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([10, 4000, n], pa.int32()), pa.array(["r", None, "s"]))
+    run_keys = pa.RunEndEncodedArray.from_arrays(pa.array([5, n], pa.int64()), pa.array(["p", "q"]).dictionary_encode())
+    lists = pa.ListArray.from_arrays(pa.array(range(0, n + 1, 1), pa.int32()), words.dictionary_encode())
+    structs = pa.StructArray.from_arrays([words.dictionary_encode(), pa.array(range(n))], ["w", "i"])
+    values = {"dec": pa.array([decimal.Decimal("1.50"), None, decimal.Decimal("-7.25")], pa.decimal128(10, 2)), "f": pa.array([1.5, None, 2.5], pa.float32()),
+              "day": pa.array([datetime.date(2020, 1, 1), None, datetime.date(1969, 1, 1)]), "b": pa.array([True, False, None]),
+              "u": pa.array([2**64 - 1, 0, None], pa.uint64()), "bin": pa.array([b"\0", b"", None]), "l": pa.array([[1, None], [], None]),
+              "m": pa.array([[("a", 1)], [], None], pa.map_(pa.string(), pa.int32())), "fl": pa.array([[1, 2], None, [3, None]], pa.list_(pa.int16(), 2))}
+    columns = {"plain": pa.array(range(n)), "w": words.dictionary_encode(), "odd": odd, "runs": runs, "run_keys": run_keys, "lists": lists, "structs": structs}
+    want = {"plain": list(range(n)), "w": words.to_pylist(), "odd": odd.to_pylist(), "runs": runs.to_pylist(), "run_keys": ["p"] * 5 + ["q"] * (n - 5),
+            "lists": [[w] for w in words.to_pylist()], "structs": [{"w": w, "i": i} for i, w in enumerate(words.to_pylist())]}
+    for name, v in values.items():
+        columns[name] = pa.DictionaryArray.from_arrays(pa.array([i % 3 for i in range(n)], pa.uint16()), v)
+        want[name] = [v.to_pylist()[i % 3] for i in range(n)]
+    t = pa.table(columns)
+    register(session, "encoded", t)
+    register(session, "sliced", t.slice(1001, 5003))
+    for name, first, rows_ in (("encoded", 0, n), ("sliced", 1001, 5003)):
+        got = session.execute(f"SELECT * FROM {name}").arrow()
+        for c in t.column_names:
+            assert got[c].to_pylist() == want[c][first:first + rows_], c
+    halves = pa.array([1.5, None, -0.25, float("inf")], pa.float16())
+    register(session, "halves", pa.table({"h": halves, "l": pa.ListArray.from_arrays([0, 1, 2, 3, 4], halves), "v": pa.array([[1], [], None, [2]], pa.list_view(pa.int8()))}))
+    assert rows(session, "SELECT * FROM halves") == [(1.5, [1.5], [1]), (None, [None], []), (-0.25, [-0.25], None), (float("inf"), [float("inf")], [2])]
+    import pandas
+    frame = pandas.DataFrame({"c": pandas.Categorical(["lo", "hi", None] * 2000, categories=["lo", "hi"], ordered=True)})
+    register(session, "categories", frame)
+    assert rows(session, "SELECT c, count(*) FROM categories GROUP BY c ORDER BY c NULLS LAST") == [("hi", 2000), ("lo", 2000), (None, 2000)]
+
+
+def test_types_that_are_not_taken(session):
+    """Each with the column's name; the name of the table is free afterwards."""
+    union = pa.UnionArray.from_dense(pa.array([0, 1], pa.int8()), pa.array([0, 0], pa.int32()), [pa.array([1]), pa.array(["b"])])
+    views = pa.DictionaryArray.from_arrays([0, 1], pa.array([[1], [2]], pa.list_view(pa.int64())))
+    for column in (union, views, pa.array([[decimal.Decimal(1)]] * 2, pa.list_(pa.decimal256(70, 2)))):
+        with pytest.raises(errors.Error, match="col_x") as e:
+            session._native.register_arrow("refused", pa.table({"a": [1, 2], "col_x": column}))
+        assert e.value.code == "UNSUPPORTED"
+    session._native.register_arrow("refused", pa.table({"a": [1]}))
+    session._native.drop_table("refused")
 
 
 def test_joins_of_two_and_a_file(session, register, tmp_path):
