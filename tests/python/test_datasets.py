@@ -138,7 +138,8 @@ def test_encoded_columns(session, register):
         for c in t.column_names:
             assert got[c].to_pylist() == want[c][first:first + rows_], c
     halves = pa.array([1.5, None, -0.25, float("inf")], pa.float16())
-    register(session, "halves", pa.table({"h": halves, "l": pa.ListArray.from_arrays([0, 1, 2, 3, 4], halves), "v": pa.array([[1], [], None, [2]], pa.list_view(pa.int8()))}))
+    lists = pa.ListArray.from_arrays([0, 1, 2, 3, 4], halves)
+    register(session, "halves", pa.table({"h": halves, "l": lists, "v": pa.array([[1], [], None, [2]], pa.list_view(pa.int8()))}))
     assert rows(session, "SELECT * FROM halves") == [(1.5, [1.5], [1]), (None, [None], []), (-0.25, [-0.25], None), (float("inf"), [float("inf")], [2])]
     import pandas
     frame = pandas.DataFrame({"c": pandas.Categorical(["lo", "hi", None] * 2000, categories=["lo", "hi"], ordered=True)})

@@ -194,19 +194,16 @@ def test_lists_ranges_and_joins(local, cutting, folder):
 
 def test_a_file_that_changes_meanwhile(tmp_path):
     """The files are pinned: what is appended while tasks read them is an error that names the file, not rows of two states."""
-    import gzip
-
-    import brantlib
-    record = b"WARC/1.0\r\nWARC-Type: resource\r\nWARC-Record-ID: <%d>\r\nWARC-Date: 2024-01-01T00:00:00Z\r\nContent-Length: 5\r\n\r\nhello\r\n\r\n"
+    hello = b"WARC/1.0\r\nWARC-Type: resource\r\nWARC-Record-ID: <%d>\r\nWARC-Date: 2024-01-01T00:00:00Z\r\nContent-Length: 5\r\n\r\nhello\r\n\r\n"
     for name in "ab":
-        (tmp_path / f"{name}.warc.gz").write_bytes(b"".join(gzip.compress(record % i, 1) for i in range(3000)))
+        (tmp_path / f"{name}.warc.gz").write_bytes(b"".join(gzip.compress(hello % i, 1) for i in range(3000)))
     with brantlib.Session(workers=2, threads=1, distribute="always") as s:
         sql = f"SELECT count(*) AS n FROM read_warc('{tmp_path}/*.warc.gz')"
         assert s.run(sql)[0].to_pylist() == [{"n": 6000}]
         q = s.submit(sql)
         with open(tmp_path / "b.warc.gz", "ab") as f:
-            f.write(gzip.compress(record % 1, 1))
-        with pytest.raises(brantlib.BrantError, match="b.warc.gz was changed while the query ran"):
+            f.write(gzip.compress(hello % 1, 1))
+        with pytest.raises(Exception, match="b.warc.gz was changed while the query ran"):
             q.reader().read_all()
         q.free()
         assert s.run(sql)[0].to_pylist() == [{"n": 6001}]
