@@ -191,9 +191,11 @@ def _dumps(spec, *owners):
 class _Function:
     """A function as the engine knows it: name, options, payload."""
 
-    def __init__(self, options, name, return_type, payload, kind):
+    def __init__(self, options, name, return_type, payload, kind, state_key=""):
         self.options, self.return_type, self.payload = options, return_type, payload
-        self.json = json.dumps({"shown": name, "kind": kind, "on_error": options.on_error, "max_concurrency": options.max_concurrency})
+        of_processes = (state_key, options.concurrency, options.cpus, options.gpus, options.memory, options.interpreter)
+        pool = hashlib.sha256(repr(of_processes).encode()).hexdigest() if state_key else ""  # methods with the same of these share processes
+        self.json = json.dumps({"shown": name, "kind": kind, "on_error": options.on_error, "max_concurrency": options.max_concurrency, "pool": pool})
         key = repr((return_type, sorted((k, v) for k, v in vars(options).items() if k != "return_dtype"))).encode()
         digest = hashlib.sha256(hashlib.sha256(key).digest() + payload).hexdigest()[:12]
         self.name = re.sub(r"\W+", "_", name).strip("_").lower()[:40] + "_" + digest
@@ -277,11 +279,13 @@ class _Callable:
         o, owner = self._options, self._owner
         cls = owner._cls if owner else None
         spec = {"name": self._fn.__qualname__, "kind": self._call, "formats": formats or ["arrow"], "on_error": o.on_error,
-                "max_concurrency": o.max_concurrency, "function": None if owner else self._fn, "fixed": fixed, "cls": cls,
-                "method": self._fn.__name__ if owner else None, "args": owner._args if owner else (), "kwargs": owner._kwargs if owner else {}}
+                "max_concurrency": o.max_concurrency, "function": None if owner else self._fn, "fixed": fixed,
+                "method": self._fn.__name__ if owner else None}
         body = _dumps(spec, cls or self._fn)
-        payload = pickle.dumps({"sys_path": _sys_path(), "sources": _sources(self._fn, getattr(cls, "__init__", None)), "body": body}, 5)
-        return _Function(o, o.name or self._fn.__qualname__.rpartition("<locals>.")[2], self._return_type, payload, self._call)
+        state, key = owner._state() if owner else (None, "")
+        payload = pickle.dumps({"sys_path": _sys_path(), "sources": _sources(self._fn, getattr(cls, "__init__", None)), "body": body,
+                                "state": state, "state_key": key}, 5)
+        return _Function(o, o.name or self._fn.__qualname__.rpartition("<locals>.")[2], self._return_type, payload, self._call, key)
 
 
 def _decorate(make, fn, options):
@@ -337,12 +341,20 @@ class _Instance:
 
     def __init__(self, maker, args, kwargs):
         self._cls, self._args, self._kwargs, self._maker = maker._cls, args, kwargs, maker
-        self._made, self._callables = None, {}
+        self._made, self._callables, self._sent = None, {}, None
 
     def _local(self):
         if self._made is None:
             self._made = self._cls(*self._args, **self._kwargs)
         return self._made
+
+    def _state(self):
+        """What each process makes the object from, and its hash: pickled once, the same for all methods."""
+        if self._sent is None:
+            spec = {"name": self._cls.__qualname__, "cls": self._cls, "args": self._args, "kwargs": self._kwargs}
+            data = _dumps(spec, self._cls)
+            self._sent = data, hashlib.sha256(data).hexdigest()
+        return self._sent
 
     def __getattr__(self, name):
         if name.startswith("__"):

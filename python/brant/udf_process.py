@@ -122,7 +122,7 @@ class Connection(Link):
 
     def __init__(self, sock, token):
         super().__init__(sock, _frame_length)
-        self.token, self.schema, self.sql = token, None, ""
+        self.token, self.schema, self.sql, self.function = token, None, "", None
         self.frames = collections.deque()
 
     def take(self):
@@ -157,8 +157,8 @@ class Process:
         self.poller = select.poll()
         self.poller.register(self.worker.sock, select.POLLIN)
         self.connections = collections.OrderedDict()  # descriptor -> Connection
-        self.function = self.load_error = self.status = None
-        self.name, self.setup, self.batches, self.opened, self.logged = "?", None, 0, 0, 0
+        self.functions, self.status = {}, None  # id -> Function, or why it can't be loaded
+        self.batches, self.opened, self.logged, self.first_row = 0, 0, 0, 0
 
     # ---- the worker
 
@@ -170,7 +170,13 @@ class Process:
         while (m := self.worker.message()) is not None:
             body = m[8:]
             if body[:1] == b"S":
-                self.start(json.loads(body[1:]), self.worker.fds.popleft(), self.worker.fds.popleft())
+                payload, status = self.worker.fds.popleft(), self.worker.fds.popleft()
+                self.status = mmap.mmap(status, mmap.PAGESIZE)
+                os.close(status)
+                self.add(json.loads(body[1:]), payload)
+                self.say(b"R")
+            elif body[:1] == b"F":
+                self.add(json.loads(body[1:]), self.worker.fds.popleft())
             elif body[:1] == b"C":
                 c = Connection(socket.socket(fileno=self.worker.fds.popleft()), int.from_bytes(body[1:9], "little"))
                 self.connections[c.sock.fileno()] = c
@@ -178,30 +184,28 @@ class Process:
         if self.worker.ended:
             sys.exit(0)
 
-    def start(self, setup, payload_fd, status_fd):
-        self.setup, self.name = setup, setup["options"].get("shown", setup["name"])
-        self.status = mmap.mmap(status_fd, mmap.PAGESIZE)
-        os.close(status_fd)
+    def add(self, setup, payload_fd):
+        """A function: the first one, or another of the same pool."""
+        name = setup["options"].get("shown", setup["name"])
         STATUS.pack_into(self.status, 0, 0, 0, 0, 0, 0, 1)
         payload = os.pread(payload_fd, setup["payload_bytes"], 0)
         while len(payload) < setup["payload_bytes"]:
             payload += os.pread(payload_fd, setup["payload_bytes"] - len(payload), len(payload))
         os.close(payload_fd)
         try:
-            self.function = run.Function(self.name, payload, self.log)
+            self.functions[setup["function"]] = run.Function(name, payload, self.log)
         except BaseException as e:  # noqa: B902: whatever its module or its __init__ does
-            self.load_error = run.failure_of(e, run.LOAD, what=f"function {self.name} cannot be loaded: ")
-        STATUS.pack_into(self.status, 0, 0, 0, 0, 0, 0, 0)
-        self.say(b"R")
+            self.functions[setup["function"]] = run.failure_of(e, run.LOAD, what=f"function {name} cannot be loaded: ")
+        STATUS.pack_into(self.status, 0, 0, 0, 0, 0, self.batches, 0)
 
-    def log(self, f):
+    def log(self, name, f):
         """on_error="log": in the worker's log."""
         self.logged += 1
         if self.logged > LOG_MAX:
             return
         more = " (its further errors are not logged)" if self.logged == LOG_MAX else ""
         row = "" if f.row is None else f", row {self.first_row + f.row}"
-        self.say(b"L" + f"function {self.name}{row}: {f.type_name}: {f.message}{more}".encode("utf-8", "replace")[:2000])
+        self.say(b"L" + f"function {name}{row}: {f.type_name}: {f.message}{more}".encode("utf-8", "replace")[:2000])
 
     # ---- executors
 
@@ -209,20 +213,22 @@ class Process:
         c = self.connections.pop(fd)
         self.poller.unregister(fd)
         c.close()
-        if self.load_error and self.opened and not self.connections:
+        if self.opened and not self.connections and any(isinstance(f, run.Failure) for f in self.functions.values()):
             sys.exit(0)  # the next one tries anew
 
     def on_open(self, c, body):
         self.opened += 1
-        if self.load_error:
-            c.error(self.load_error)
-            return
         try:
             asked = json.loads(body)
+            function = self.functions[asked["function"]]
+            if isinstance(function, run.Failure):
+                c.error(function)
+                return
+            c.function = function
             c.sql = asked["result"]
             c.schema = run.result_schema(asked["result_schema"])
         except Exception as e:  # pyarrow may be missing
-            c.error(run.failure_of(e, run.LOAD, what=f"function {self.name} cannot run: "))
+            c.error(run.failure_of(e, run.LOAD, what="function cannot run: "))
             return
         c.frame(OPENED, [])
 
@@ -248,7 +254,7 @@ class Process:
             arguments = self.batch_of(c, fd_bytes, memoryview(body)[HEAD.size:])
             if c.schema is None or (arguments.num_columns and arguments.num_rows != rows):
                 raise ValueError("a batch of another number of rows than its head says, or before OPEN")
-            result = self.function.run(arguments.columns, rows, c.schema.field(0).type, c.sql)
+            result = c.function.run(arguments.columns, rows, c.schema.field(0).type, c.sql)
             del arguments
             out = pa.record_batch([result], schema=c.schema)
             self.send_result(c, HEAD, batch, first_row, rows, out)
@@ -275,7 +281,7 @@ class Process:
                 w.write_batch(out)
             n = os.fstat(fd).st_size
             if n > BATCH_MAX_BYTES:
-                raise run.Failure(run.RESULT, "ValueError", f"function {self.name} returned {n} bytes for one batch, more than "
+                raise run.Failure(run.RESULT, "ValueError", f"function {c.function.name} returned {n} bytes for one batch, more than "
                                   f"{BATCH_MAX_BYTES}: use a smaller batch_size")
         except BaseException:
             os.close(fd)
@@ -325,7 +331,7 @@ class Process:
 
     def next(self):
         """The connection that has waited longest of those with something to do."""
-        if self.setup is None:
+        if not self.functions:
             return None
         for fd, c in self.connections.items():
             if c.frames and not c.out:

@@ -269,8 +269,20 @@ def _with_constants(call, fixed):
     return with_constants
 
 
+_instances = {}  # of classes, by their payload's hash: methods of one object share it
+
+
+def _instance(key, payload, filenames):
+    if key not in _instances:
+        state = pickle.loads(payload)
+        for filename in filenames:
+            _name_files(state["cls"], filename)
+        _instances[key] = state["cls"](*state["args"], **state["kwargs"])
+    return _instances[key]
+
+
 class Function:
-    """A loaded one. log(text): what on_error="log" says."""
+    """A loaded one. log(function, failure): what on_error="log" says."""
 
     def __init__(self, name, payload, log):
         self.name, self.log = name, log
@@ -286,11 +298,11 @@ class Function:
         self.kind, self.formats, self.on_error = spec["kind"], spec["formats"], spec["on_error"]
         self.at_once = max(1, spec["max_concurrency"])
         self.call = spec["function"]
-        for filename in list(outer["sources"])[:1]:
-            _name_files(self.call or spec["cls"], filename)
-        if spec["cls"] is not None:
-            instance = spec["cls"](*spec["args"], **spec["kwargs"])
-            self.call = getattr(instance, spec["method"])
+        filenames = list(outer["sources"])[:1]
+        for filename in filenames:
+            _name_files(self.call, filename)
+        if outer["state"]:
+            self.call = getattr(_instance(outer["state_key"], outer["state"], filenames), spec["method"])
         if spec["fixed"]:
             self.call = _with_constants(self.call, spec["fixed"])
         self.loop = asyncio.new_event_loop() if "async" in self.kind else None
@@ -325,7 +337,7 @@ class Function:
         if self.on_error == "raise":
             raise f
         if self.on_error == "log":
-            self.log(f)
+            self.log(self.name, f)
         return None
 
     def _rows(self, values):

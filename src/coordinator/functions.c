@@ -15,7 +15,7 @@
 
 typedef struct function {
   Brant__Pb__Function pb;
-  char *name, *shown, *return_type, *interpreter, *options_json; /* shown: in messages and plans */
+  char *name, *shown, *pool, *return_type, *interpreter, *options_json; /* shown: in messages and plans */
   br_buf payload;
   bool dropped;
 } function;
@@ -32,9 +32,10 @@ br_functions *br_functions_new(void) { return br_calloc(1, sizeof(br_functions))
 static void forget_content(function *f) {
   free(f->return_type);
   free(f->interpreter);
+  free(f->pool);
   free(f->options_json);
   br_buf_free(&f->payload);
-  f->return_type = f->interpreter = f->options_json = NULL;
+  f->return_type = f->interpreter = f->options_json = f->pool = NULL;
 }
 
 void br_functions_free(br_functions *f) {
@@ -83,16 +84,18 @@ static br_status check_name(const char *name, br_error *err) {
       BR_FUNCTION_NAME_MOST_BYTES, name != NULL ? name : "");
 }
 
-/* Its name for people: the option "shown", since names in SQL may be made ones. */
-static char *shown_name(const brant_function *f) {
+/* A text of the options, cut after BR_FUNCTION_NAME_MOST_BYTES; otherwise if it isn't there. */
+static char *option_text(const brant_function *f, const char *name, const char *otherwise) {
   json_t *options = f->options_json != NULL ? json_loads(f->options_json, 0, NULL) : NULL;
-  const char *shown = json_string_value(json_object_get(options, "shown"));
-  char *out =
-      br_strndup(shown != NULL && shown[0] != 0 ? shown : f->name,
-                 shown != NULL && shown[0] != 0 ? strnlen(shown, BR_FUNCTION_NAME_MOST_BYTES) : strlen(f->name));
+  const char *text = json_string_value(json_object_get(options, name));
+  if (text == NULL || text[0] == 0) text = otherwise;
+  char *out = br_strndup(text, strnlen(text, BR_FUNCTION_NAME_MOST_BYTES));
   json_decref(options);
   return out;
 }
+
+/* Its name for people: names in SQL may be made ones. */
+static char *shown_name(const brant_function *f) { return option_text(f, "shown", f->name); }
 
 static br_status check_options(const br_functions *all, const brant_function *f, const char *name, br_error *err) {
   if (f->return_type == NULL || f->return_type[0] == 0)
@@ -162,6 +165,7 @@ static function *new_function(const brant_function *from, uint64_t id) {
   function *f = br_calloc(1, sizeof *f);
   f->name = br_strdup(from->name);
   f->shown = shown_name(from);
+  f->pool = option_text(from, "pool", "");
   f->return_type = br_strdup(from->return_type);
   f->interpreter = br_strdup(from->interpreter != NULL ? from->interpreter : "");
   f->options_json = br_strdup(from->options_json != NULL ? from->options_json : "{}");
@@ -169,6 +173,7 @@ static function *new_function(const brant_function *from, uint64_t id) {
   brant__pb__function__init(&f->pb);
   f->pb.id = id;
   f->pb.name = f->shown;
+  f->pb.pool = f->pool;
   f->pb.return_type = f->return_type;
   f->pb.interpreter = f->interpreter;
   f->pb.options_json = f->options_json;

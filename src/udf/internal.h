@@ -26,9 +26,21 @@ typedef struct br_udf_status {
 typedef struct br_udf_process br_udf_process;
 typedef struct br_udf_pool br_udf_pool;
 
+/* A function; those of one pool have the same options of processes. Lives as long as its pool. */
+typedef struct br_udf_fn {
+  struct br_udf_fn *next; /* of its pool */
+  br_udf_pool *pool;
+  Brant__Pb__Function *f; /* a copy without its payload */
+  int payload;            /* memfd */
+  uint64_t payload_bytes;
+  br_error error; /* its payload could not be kept */
+  bool dropped;
+} br_udf_fn;
+
 typedef struct br_udf_connection {
   struct br_udf_connection *next; /* of its process */
   void *owner;                    /* NULL: gone */
+  br_udf_fn *fn;
   uint64_t request, token;
   br_attempt_id attempt;
   uint64_t asked_ms;     /* somebody wants to know how the process ended, since; 0: nobody */
@@ -44,6 +56,8 @@ struct br_udf_process {
   volatile br_udf_status *status; /* mapped */
   br_udf_connection *connections;
   uint32_t n_connections;
+  uint64_t *told; /* functions that it knows */
+  size_t n_told, cap_told;
   bool ready, reaped, piped_out, killed, handle_open;
   bool leaving, closed; /* asked to end; its channel ended */
   int wait_status;
@@ -61,22 +75,23 @@ struct br_udf_process {
 
 struct br_udf_pool {
   br_udf_pools *all;
-  Brant__Pb__Function *f; /* a copy without its payload */
-  int payload;            /* memfd */
-  uint64_t payload_bytes;
+  uint64_t key;                 /* the id of its first function */
+  br_udf_fn *functions;         /* the first one first */
+  const Brant__Pb__Function *f; /* of the first one: options of processes */
   br_udf_process *processes;
   uint32_t n_processes, started; /* processes: those that do not end */
   uint64_t used_ms;              /* last time that a connection was here */
   uint32_t bad_starts;
   uint64_t rest_until_ms;
   br_error bad_start;
-  bool dropped;
+  bool dropped; /* all of its functions were */
 };
 
 struct br_udf_pools {
   br_udf_options o;
   uint32_t worker;
-  br_map *pools; /* function -> br_udf_pool */
+  br_map *functions; /* id -> br_udf_fn */
+  br_map *pools;     /* key -> br_udf_pool */
   br_timer *watch;
   uint64_t last_token;
   uint32_t n_connections, n_processes; /* processes: not gone */
@@ -87,14 +102,15 @@ struct br_udf_pools {
 };
 
 /* ---- process.c */
-BR_MUST_USE br_status br_udf_process_start(br_udf_pool *pool, br_udf_process **out, br_error *err);
+BR_MUST_USE br_status br_udf_process_start(br_udf_fn *fn, br_udf_process **out, br_error *err);
 BR_MUST_USE br_status br_udf_process_connect(br_udf_process *p, br_udf_connection *c, int *fd, br_error *err);
 void br_udf_process_kill(br_udf_process *p, const br_error *why); /* why NULL: no fault */
 void br_udf_process_leave(br_udf_process *p);                     /* end by itself */
 bool br_udf_process_alive(const br_udf_process *p);               /* it may get connections */
 void br_udf_process_reap(br_udf_process *p);
 void br_udf_process_watch(br_udf_process *p, uint64_t now_ms);
-void br_udf_process_describe(const br_udf_process *p, br_error *why);
+/* For the connection c, or whoever it was busy with (NULL). */
+void br_udf_process_describe(const br_udf_process *p, const br_udf_connection *c, br_error *why);
 void br_udf_process_free(br_udf_process *p); /* gone, or the loop ends: then it is killed and waited for */
 
 /* ---- pool.c */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Pools: functions, how many processes each has, who is connected to which, and what is said when one ends.
+ * Pools: functions (one a pool, or the methods of one object), how many processes each has, who is connected to which, and what is said when one ends.
  * A new connection goes to the process with the fewest. Below the pool's number a new process is started rather than a second connection given.
  * A process that ended stays as a record until the owners of its connections have asked why. Loop thread. Bounds: pool.h. */
 #include "udf/internal.h"
@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static br_udf_pool *find(const br_udf_pools *all, uint64_t function) { return br_map_get(all->pools, function); }
+static br_udf_fn *find(const br_udf_pools *all, uint64_t function) { return br_map_get(all->functions, function); }
 
 /* ---- functions */
 
@@ -22,41 +22,61 @@ static void pool_free(br_udf_pool *pool) {
     pool->processes = p->next;
     br_udf_process_free(p);
   }
-  if (pool->payload >= 0) close(pool->payload);
-  if (pool->f) brant__pb__function__free_unpacked(pool->f, NULL);
+  while (pool->functions) {
+    br_udf_fn *fn = pool->functions;
+    pool->functions = fn->next;
+    br_map_remove(pool->all->functions, fn->f->id);
+    if (fn->payload >= 0) close(fn->payload);
+    brant__pb__function__free_unpacked(fn->f, NULL);
+    free(fn);
+  }
   free(pool);
 }
 
-static br_status keep_payload(br_udf_pool *pool, const Brant__Pb__Function *f, br_error *err) {
-  pool->payload = memfd_create("brant-udf-payload", MFD_CLOEXEC);
-  if (pool->payload < 0) return br_fail_errno(err, errno, BR_BLAME_WORKER, "cannot keep function %.100s", f->name);
-  pool->payload_bytes = f->payload.len;
-  return br_write_all(pool->payload, f->payload.data, f->payload.len, err);
+static br_status keep_payload(br_udf_fn *fn, const Brant__Pb__Function *f, br_error *err) {
+  fn->payload = memfd_create("brant-udf-payload", MFD_CLOEXEC);
+  if (fn->payload < 0) return br_fail_errno(err, errno, BR_BLAME_WORKER, "cannot keep function %.100s", f->name);
+  fn->payload_bytes = f->payload.len;
+  return br_write_all(fn->payload, f->payload.data, f->payload.len, err);
+}
+
+/* The pool that f shares with others; NULL: there is none yet. */
+static br_udf_pool *find_shared(const br_udf_pools *all, const Brant__Pb__Function *f) {
+  uint64_t key;
+  void *v;
+  if (!f->pool[0]) return NULL;
+  for (size_t it = 0; br_map_next(all->pools, &it, &key, &v);)
+    if (strcmp(((br_udf_pool *)v)->f->pool, f->pool) == 0) return v;
+  return NULL;
 }
 
 void br_udf_function(br_udf_pools *all, const Brant__Pb__Function *f) {
-  br_udf_pool *pool = find(all, f->id);
+  br_udf_fn *fn = find(all, f->id), **end;
   br_error err = {0};
   br_buf b = {0};
-  if (pool) {
-    pool->dropped = false;
+  if (fn) {
+    fn->dropped = fn->pool->dropped = false;
     return;
   }
-  pool = br_calloc(1, sizeof *pool);
-  pool->all = all;
-  pool->payload = -1;
-  pool->used_ms = br_now_ms();
-  if (keep_payload(pool, f, &err) != BR_OK) {
-    pool->bad_start = err;
-    pool->rest_until_ms = UINT64_MAX;
-  }
+  fn = br_calloc(1, sizeof *fn);
+  (void)!keep_payload(fn, f, &fn->error);
   Brant__Pb__Function copy = *f; /* shallow: packed at once */
   copy.payload = (ProtobufCBinaryData){0};
   br_pb_pack(&copy.base, &b);
-  pool->f = (Brant__Pb__Function *)br_pb_unpack(&brant__pb__function__descriptor, b.data, b.len, &err);
+  fn->f = (Brant__Pb__Function *)br_pb_unpack(&brant__pb__function__descriptor, b.data, b.len, &err);
   br_buf_free(&b);
-  BR_ASSERT(pool->f);
-  br_map_put(all->pools, f->id, pool);
+  BR_ASSERT(fn->f);
+  br_map_put(all->functions, f->id, fn);
+  br_udf_pool *pool = find_shared(all, f);
+  if (!pool) {
+    pool = br_calloc(1, sizeof *pool);
+    *pool = (br_udf_pool){.all = all, .key = f->id, .f = fn->f, .used_ms = br_now_ms()};
+    br_map_put(all->pools, pool->key, pool);
+  }
+  pool->dropped = false;
+  fn->pool = pool;
+  for (end = &pool->functions; *end; end = &(*end)->next) continue;
+  *end = fn;
 }
 
 static uint32_t wanted_processes(const br_udf_pool *pool) {
@@ -71,12 +91,13 @@ static uint32_t wanted_processes(const br_udf_pool *pool) {
   return n < BR_UDF_MAX_PROCESSES ? n : BR_UDF_MAX_PROCESSES;
 }
 
-static br_status add_process(br_udf_pool *pool, br_udf_process **out, br_error *err) {
+static br_status add_process(br_udf_fn *fn, br_udf_process **out, br_error *err) {
+  br_udf_pool *pool = fn->pool;
   if (pool->rest_until_ms > br_now_ms()) {
     *err = pool->bad_start;
     return err->code;
   }
-  BR_TRY(br_udf_process_start(pool, out, err));
+  BR_TRY(br_udf_process_start(fn, out, err));
   (*out)->next = pool->processes;
   pool->processes = *out;
   pool->n_processes++;
@@ -90,14 +111,15 @@ static uint32_t count_alive(const br_udf_pool *pool) {
 }
 
 void br_udf_start(br_udf_pools *all, uint64_t function) {
-  br_udf_pool *pool = find(all, function);
+  br_udf_fn *fn = find(all, function);
   br_error err = {0};
   br_udf_process *p;
-  if (!pool || all->stopping) return;
+  if (!fn || fn->error.code || all->stopping) return;
+  br_udf_pool *pool = fn->pool;
   pool->used_ms = br_now_ms();
   uint32_t n = wanted_processes(pool);
   for (uint32_t i = count_alive(pool); i < n; i++)
-    if (add_process(pool, &p, &err) != BR_OK) {
+    if (add_process(fn, &p, &err) != BR_OK) {
       br_log(BR_LOG_INFO, "%s", err.message); /* whoever opens a connection is told */
       return;
     }
@@ -106,7 +128,7 @@ void br_udf_start(br_udf_pools *all, uint64_t function) {
 /* The caller holds no process of it. */
 static void drop_if_empty(br_udf_pool *pool) {
   if (!pool->dropped || pool->processes) return;
-  br_map_remove(pool->all->pools, pool->f->id);
+  br_map_remove(pool->all->pools, pool->key);
   pool_free(pool);
 }
 
@@ -117,8 +139,12 @@ static void let_go(br_udf_pool *pool) {
 }
 
 void br_udf_drop(br_udf_pools *all, uint64_t function) {
-  br_udf_pool *pool = find(all, function);
-  if (!pool) return;
+  br_udf_fn *fn = find(all, function);
+  if (!fn) return;
+  br_udf_pool *pool = fn->pool;
+  fn->dropped = true;
+  for (const br_udf_fn *other = pool->functions; other; other = other->next)
+    if (!other->dropped) return;
   pool->dropped = true;
   let_go(pool);
   drop_if_empty(pool);
@@ -152,7 +178,7 @@ static br_udf_connection *unlink_connection(br_udf_process *p, br_udf_connection
 static void answer_closed(br_udf_process *p, br_udf_connection *c) {
   const br_udf_options *o = &p->pool->all->o;
   br_error why = {0};
-  br_udf_process_describe(p, &why);
+  br_udf_process_describe(p, c, &why);
   why.retryable = p->guilty && p->guilty != c->token;
   void *owner = c->owner;
   uint64_t request = c->request;
@@ -164,7 +190,7 @@ static void note_bad_start(br_udf_process *p) {
   br_udf_pool *pool = p->pool;
   if (p->ready || p->leaving || (p->killed && !p->why.code)) return;
   if (++pool->bad_starts < BR_UDF_BAD_STARTS) return;
-  br_udf_process_describe(p, &pool->bad_start);
+  br_udf_process_describe(p, NULL, &pool->bad_start);
   pool->rest_until_ms = br_now_ms() + BR_UDF_BAD_START_REST_MS;
   pool->bad_starts = 0;
 }
@@ -173,7 +199,7 @@ void br_udf_process_gone(br_udf_process *p) {
   br_udf_pools *all = p->pool->all;
   if (!all->stopping) {
     br_error why = {0};
-    br_udf_process_describe(p, &why);
+    br_udf_process_describe(p, NULL, &why);
     br_log(p->leaving ? BR_LOG_DEBUG : BR_LOG_INFO, "%s", why.message);
     note_bad_start(p);
   }
@@ -189,7 +215,8 @@ void br_udf_process_gone(br_udf_process *p) {
 
 /* ---- connections */
 
-static br_status pick(br_udf_pool *pool, br_udf_process **out, br_error *err) {
+static br_status pick(br_udf_fn *fn, br_udf_process **out, br_error *err) {
+  br_udf_pool *pool = fn->pool;
   br_udf_process *best = NULL;
   uint32_t alive = 0;
   for (br_udf_process *p = pool->processes; p; p = p->next) {
@@ -201,7 +228,7 @@ static br_status pick(br_udf_pool *pool, br_udf_process **out, br_error *err) {
   }
   if ((!best || best->n_connections) && alive < wanted_processes(pool)) {
     br_error why = {0};
-    if (add_process(pool, out, &why) == BR_OK) return BR_OK;
+    if (add_process(fn, out, &why) == BR_OK) return BR_OK;
     if (!best) {
       *err = why;
       return err->code;
@@ -213,17 +240,22 @@ static br_status pick(br_udf_pool *pool, br_udf_process **out, br_error *err) {
 
 static br_status open_connection(br_udf_pools *all, br_udf_connection *c, uint64_t function, int *fd, int *pid,
                                  br_error *err) {
-  br_udf_pool *pool = find(all, function);
+  br_udf_fn *fn = find(all, function);
   br_udf_process *p = NULL;
   if (all->stopping) return br_fail(err, BR_LOST, BR_BLAME_WORKER, "worker %u ends", all->worker);
-  if (!pool)
+  if (!fn)
     return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "worker %u was not told of function %llu", all->worker,
                    (unsigned long long)function);
   if (all->n_connections >= BR_UDF_MAX_CONNECTIONS)
     return br_fail(err, BR_UNSUPPORTED, BR_BLAME_USER, "more than %u connections to functions on one worker",
                    BR_UDF_MAX_CONNECTIONS);
-  pool->used_ms = br_now_ms();
-  BR_TRY(pick(pool, &p, err));
+  if (fn->error.code) {
+    *err = fn->error;
+    return err->code;
+  }
+  fn->pool->used_ms = br_now_ms();
+  c->fn = fn;
+  BR_TRY(pick(fn, &p, err));
   BR_TRY(br_udf_process_connect(p, c, fd, err));
   *pid = p->pid;
   c->next = p->connections;
@@ -376,6 +408,7 @@ br_udf_pools *br_udf_pools_new(const br_udf_options *o) {
   br_udf_pools *all = br_calloc(1, sizeof *all);
   all->o = *o;
   if (!all->o.cores) all->o.cores = 1;
+  all->functions = br_map_new();
   all->pools = br_map_new();
   all->watch = br_timer_start(o->loop, BR_UDF_WATCH_MS, BR_UDF_WATCH_MS, on_watch, all);
   br_udf_gpus_find(all);
@@ -416,6 +449,7 @@ void br_udf_pools_free(br_udf_pools *all) {
     pool_free(v);
   }
   br_map_free(all->pools);
+  br_map_free(all->functions);
   br_udf_gpus_free(all);
   free(all);
 }

@@ -2,7 +2,7 @@
  * One process of a pool: started, given connections, watched, ended.
  * Its descriptors: 0 nothing, 1 and 2 one pipe that is always drained here (the last BR_UDF_OUTPUT_KEPT_BYTES are kept for messages), 3 the
  * channel (net/channel.h), which has: worker → process `S` + JSON (descriptors: payload, status page), then `C` + u64 token (descriptor: a
- * connection); process → worker `R` once it has loaded, `L` + a line for
+ * connection), and `F` as `S` without the page before the first connection to another function of its pool; process → worker `R` once it has loaded, `L` + a line for
  * the log. It is the leader of a process group, which ends with it. It dies with the worker: by
  * PR_SET_PDEATHSIG, which it asks for itself, and when its channel closes.
  * Watched each BR_UDF_WATCH_MS: private memory against the function's limit, the time of the batch under way. Loop thread. */
@@ -226,19 +226,29 @@ static void json_string(br_buf *b, const char *s) {
   br_buf_char(b, '"');
 }
 
-static void send_setup(br_udf_process *p, int status_fd) {
-  const Brant__Pb__Function *f = p->pool->f;
+static bool knows(const br_udf_process *p, const br_udf_fn *fn) {
+  for (size_t i = 0; i < p->n_told; i++)
+    if (p->told[i] == fn->f->id) return true;
+  return false;
+}
+
+/* `S` and the status page, once, or `F`: a function. */
+static void tell(br_udf_process *p, char kind, const br_udf_fn *fn, int status_fd) {
+  const Brant__Pb__Function *f = fn->f;
   br_buf b = {0};
+  br_grow((void **)&p->told, &p->cap_told, p->n_told, sizeof *p->told);
+  p->told[p->n_told++] = f->id;
+  br_buf_char(&b, kind);
   br_buf_printf(&b,
-                "S{\"version\":\"%s\",\"worker\":%u,\"process\":%u,\"function\":%" PRIu64 ",\"payload_bytes\":%" PRIu64
+                "{\"version\":\"%s\",\"worker\":%u,\"process\":%u,\"function\":%" PRIu64 ",\"payload_bytes\":%" PRIu64
                 ",\"name\":",
-                BRANT_VERSION, p->pool->all->worker, p->number, f->id, p->pool->payload_bytes);
+                BRANT_VERSION, p->pool->all->worker, p->number, f->id, fn->payload_bytes);
   json_string(&b, f->name);
   br_buf_str(&b, ",\"return_type\":");
   json_string(&b, f->return_type);
   br_buf_printf(&b, ",\"options\":%s}", f->options_json[0] ? f->options_json : "{}");
-  int fds[2] = {p->pool->payload, status_fd};
-  br_channel_send(p->channel, b.data, b.len, fds, 2);
+  int fds[2] = {fn->payload, status_fd};
+  br_channel_send(p->channel, b.data, b.len, fds, status_fd >= 0 ? 2 : 1);
   br_buf_free(&b);
 }
 
@@ -252,7 +262,8 @@ static br_status map_status(br_udf_process *p, int *fd, br_error *err) {
   return BR_OK;
 }
 
-br_status br_udf_process_start(br_udf_pool *pool, br_udf_process **out, br_error *err) {
+br_status br_udf_process_start(br_udf_fn *fn, br_udf_process **out, br_error *err) {
+  br_udf_pool *pool = fn->pool;
   br_loop *loop = pool->all->o.loop;
   br_udf_process *p = br_calloc(1, sizeof *p);
   int pair[2] = {-1, -1}, output[2] = {-1, -1}, status_fd = -1, r;
@@ -289,7 +300,7 @@ br_status br_udf_process_start(br_udf_pool *pool, br_udf_process **out, br_error
   uv_poll_start(&p->poll, UV_READABLE | UV_DISCONNECT, on_pipe);
   r = pair[0], pair[0] = -1; /* the channel owns it, also when that fails */
   BR_TRY_GOTO(br_channel_new(loop, r, (br_channel_handler){on_message, on_closed, p}, &p->channel, err));
-  send_setup(p, status_fd);
+  tell(p, 'S', fn, status_fd);
   pool->all->n_processes++;
   *out = p;
 done:
@@ -307,6 +318,7 @@ br_status br_udf_process_connect(br_udf_process *p, br_udf_connection *c, int *f
   unsigned char m[9] = {'C'};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
     return br_fail_errno(err, errno, BR_BLAME_WORKER, "cannot make a socket between an executor and a function");
+  if (!knows(p, c->fn)) tell(p, 'F', c->fn, -1);
   for (int i = 0; i < 8; i++) m[1 + i] = (unsigned char)(c->token >> (8 * i));
   br_channel_send(p->channel, m, sizeof m, &pair[1], 1);
   close(pair[1]);
@@ -348,8 +360,16 @@ void br_udf_process_reap(br_udf_process *p) {
   if (p->piped_out) br_udf_process_gone(p);
 }
 
-void br_udf_process_describe(const br_udf_process *p, br_error *why) {
+static const br_udf_connection *busy_with(const br_udf_process *p, uint64_t token) {
+  const br_udf_connection *c = p->connections;
+  while (c && c->token != token) c = c->next;
+  return token ? c : NULL;
+}
+
+void br_udf_process_describe(const br_udf_process *p, const br_udf_connection *c, br_error *why) {
   br_buf b = {0};
+  if (!c) c = busy_with(p, p->guilty);
+  const char *function = c ? c->fn->f->name : p->pool->f->name;
   const char *where = p->status->loading ? " while it loaded the function" : "";
   char rows[96] = "";
   if (p->guilty && p->status->rows)
@@ -373,7 +393,7 @@ void br_udf_process_describe(const br_udf_process *p, br_error *why) {
   size_t after = b.len;
   tail(p, &b);
   if (b.len == after) b.data[b.len = before] = 0;
-  br_fail(why, BR_EXECUTION, BR_BLAME_USER, "function %.100s on worker %u: %s", p->pool->f->name, p->pool->all->worker,
+  br_fail(why, BR_EXECUTION, BR_BLAME_USER, "function %.100s on worker %u: %s", function, p->pool->all->worker,
           br_buf_cstr(&b));
   br_buf_free(&b);
 }
@@ -395,13 +415,15 @@ static void check_memory(br_udf_process *p) {
 }
 
 static void check_time(br_udf_process *p) {
-  uint64_t since = p->status->since_us, limit_us = p->pool->f->timeout_ms * 1000, now = br_now_us();
+  const br_udf_connection *c = busy_with(p, p->status->token);
+  const Brant__Pb__Function *f = c ? c->fn->f : p->pool->f;
+  uint64_t since = p->status->since_us, limit_us = f->timeout_ms * 1000, now = br_now_us();
   if (!limit_us || !since || p->status->loading || now < since || now - since <= limit_us) return;
   br_error why = {0};
   br_fail(&why, BR_TIMEOUT, BR_BLAME_USER,
           "a batch of %" PRIu64 " rows from row %" PRIu64
           " took longer than %g s (option timeout): its process %d was ended",
-          p->status->rows, p->status->first_row, (double)p->pool->f->timeout_ms / 1000, p->pid);
+          p->status->rows, p->status->first_row, (double)f->timeout_ms / 1000, p->pid);
   br_udf_process_kill(p, &why);
 }
 
@@ -449,6 +471,8 @@ void br_udf_process_free(br_udf_process *p) {
   if (p->status) munmap((void *)(uintptr_t)p->status, STATUS_BYTES);
   p->status = NULL;
   free(p->output);
+  free(p->told);
+  p->told = NULL;
   p->output = NULL;
   p->pipe = -2;
   if (!p->handle_open) free(p);

@@ -148,6 +148,48 @@ def test_state_is_made_once_a_process(s, tmp_path):
     print(f"\nmodel loaded {len(loads)} times by 3 queries of 200 batches")
 
 
+def test_methods_of_one_object_share_its_processes(s, tmp_path):
+    folder = str(tmp_path)
+
+    @brant.cls(concurrency=2)
+    class Model:
+        def __init__(self, name):
+            open(os.path.join(folder, f"{name}-{os.getpid()}-{time.monotonic_ns()}"), "w").close()
+            self.scale, self.calls = 3, 0
+
+        @brant.method(return_dtype=int, batch=True, batch_size=50)
+        def scaled(self, x: np.ndarray):
+            self.calls += 1
+            return x * self.scale
+
+        @brant.method(return_dtype=bool, timeout=30)
+        def seen(self, x):
+            return self.calls > 0  # by the other method
+
+        @brant.method(return_dtype=int, on_error="ignore")
+        def bad(self, x):
+            return 1 // (x % 2)
+
+        @brant.method(return_dtype=int, timeout=0.3, max_retries=0)
+        def hangs(self, x):
+            time.sleep(100)
+
+    m = Model("a")
+    # in one step, in two steps (a method of the other's result), in a filter
+    t = run(s, "select sum({0}(i))::bigint a, sum({0}({0}(i)))::bigint b, bool_and({1}({0}(i))) c, count({2}(i))::bigint d "
+               "from range(4000) t(i) where {1}({0}(i))", m.scaled, m.seen, m.bad)
+    total = sum(range(4000))
+    assert t.to_pylist() == [{"a": 3 * total, "b": 9 * total, "c": True, "d": 2000}]
+    with pytest.raises(brant.Error, match=r"Model.hangs.*longer than 0.3 s"):
+        run(s, "select {0}(i) from range(10) t(i)", m.hangs)
+    assert run(s, "select sum({0}(i))::bigint a from range(40) t(i)", m.scaled).to_pylist() == [{"a": 3 * sum(range(40))}]
+    loads = [name.split("-")[1] for name in os.listdir(folder)]
+    assert len(loads) == len(set(loads)) <= 4, loads  # two, and what replaced a hung one
+    other = Model("b").scaled  # another object, other processes
+    assert run(s, "select sum({0}(i))::bigint a from range(40) t(i)", other).to_pylist() == [{"a": 3 * sum(range(40))}]
+    assert any(name.startswith("b-") and name.split("-")[1] not in loads for name in os.listdir(folder))
+
+
 def test_three_processes_on_two_cores_of_one_worker(s):
     @brant.func(concurrency=3, batch_size=10)
     def slow(x: int) -> int:

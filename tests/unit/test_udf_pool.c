@@ -149,6 +149,39 @@ static void a_pool_starts_as_many_as_it_may(void **state) {
   teardown(&t);
 }
 
+static void functions_of_one_pool_share_processes(void **state) {
+  test t;
+  (void)state;
+  setup(&t, "exec cat <&3 >/dev/null", 60000);
+  Brant__Pb__Function one = function(1, "m.one"), two = function(2, "m.two"), alone = function(3, "alone");
+  one.pool = two.pool = (char *)"m";
+  one.worker_processes = two.worker_processes = alone.worker_processes = 2;
+  br_udf_function(t.p, &one), br_udf_function(t.p, &two), br_udf_function(t.p, &alone);
+  br_udf_start(t.p, 1);
+  br_udf_start(t.p, 2);
+  assert_int_equal(count(&t), 2);
+  for (uint64_t r = 1; r <= 4; r++) br_udf_open(t.p, &owner_a, r, 1 + r % 2, &attempt);
+  br_udf_open(t.p, &owner_a, 5, 3, &attempt);
+  assert_int_equal(count(&t), 3);
+  for (int i = 0; i < 5; i++) assert_int_equal(t.ready[i].err.code, 0);
+  assert_int_not_equal(t.ready[0].pid, t.ready[1].pid); /* each has as many as the other */
+  br_udf_drop(t.p, 1);                                  /* its processes are the other's too */
+  br_udf_close(t.p, &owner_a, 1, BRANT__PB__UDF_END__UDF_END_DONE);
+  br_udf_close(t.p, &owner_a, 3, BRANT__PB__UDF_END__UDF_END_DONE);
+  for (int i = 0; i < 20; i++) turn(&t);
+  assert_int_equal(count(&t), 3);
+  br_udf_close(t.p, &owner_a, 2, BRANT__PB__UDF_END__UDF_END_DONE);
+  br_udf_drop(t.p, 2);
+  until(&t, count(&t) == 2); /* one has a connection still */
+  br_udf_close(t.p, &owner_a, 4, BRANT__PB__UDF_END__UDF_END_DONE);
+  until(&t, count(&t) == 1);
+  br_udf_open(t.p, &owner_a, 6, 1, &attempt);
+  assert_int_equal(t.ready[5].err.code, BR_INTERNAL); /* forgotten, both */
+  br_udf_open(t.p, &owner_a, 7, 2, &attempt);
+  assert_int_equal(t.ready[6].err.code, BR_INTERNAL);
+  teardown(&t);
+}
+
 static void a_death_is_told_to_who_asks(void **state) {
   test t;
   (void)state;
@@ -339,6 +372,7 @@ int main(void) {
   signal(SIGPIPE, SIG_IGN);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_pool_starts_as_many_as_it_may),
+      cmocka_unit_test(functions_of_one_pool_share_processes),
       cmocka_unit_test(a_death_is_told_to_who_asks),
       cmocka_unit_test(a_flood_of_output_holds_nobody_up),
       cmocka_unit_test(too_much_memory_ends_it),
