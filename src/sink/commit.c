@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * One writer of a directory, from its staging directory to the commit. Order: sink.h. Threads: one at a time for a sink. */
+ * One writer of a directory, from its staging directory to the commit. Order: sink.h. Threads: one at a time for a sink. Bounds:
+ * BR_SINK_TURN_MS for others' commits to end. */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "sink/internal.h"
@@ -189,7 +193,27 @@ static br_status sync_made(const br_sink *s, br_error *err) {
   return status;
 }
 
-br_status br_sink_commit(br_sink *s, br_error *err) {
+/* One at a time, of those that look at what is in the target: else two would find it empty, and both write. The lock is the target
+ * directory's own, and ends with its process; a file system that has none for directories (NFS) leaves the look alone. */
+static br_status take_turn(const br_sink *s, int *turn, br_error *err) {
+  const struct timespec pause = {.tv_nsec = BR_SINK_TURN_STEP_MS * 1000000L};
+  uint64_t until = br_now_ms() + BR_SINK_TURN_MS;
+  if (s->mode != BR_SINK_NEW && s->mode != BR_SINK_OVERWRITE) return BR_OK;
+  *turn = open(s->target, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (*turn < 0) return br_fail_errno(err, errno, BR_BLAME_USER, "cannot open the directory %s", s->target);
+  while (flock(*turn, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return BR_OK;
+    if (br_now_ms() > until)
+      return br_fail(err, BR_IO, BR_BLAME_USER,
+                     "the directory %s is locked for more than %u s, by another COPY that commits to it or by flock: "
+                     "run this one again when that has ended",
+                     s->target, BR_SINK_TURN_MS / 1000);
+    nanosleep(&pause, NULL);
+  }
+  return BR_OK;
+}
+
+static br_status commit(br_sink *s, br_error *err) {
   br_apply a = {
       .target = s->target, .staging = s->staging, .journal = &s->journal, .step = s->step, .step_arg = s->step_arg};
   br_error why;
@@ -214,6 +238,17 @@ br_status br_sink_commit(br_sink *s, br_error *err) {
   if (!go_on(s, "remove the staging directory", err)) return (br_status)err->code;
   br_staging_remove(s->staging);
   return BR_OK;
+}
+
+br_status br_sink_commit(br_sink *s, br_error *err) {
+  br_sink_recovery r;
+  int turn = -1;
+  br_status status = take_turn(s, &turn, err);
+  /* With the turn: what somebody had begun who died since the start is in the target, too. */
+  if (status == BR_OK && turn >= 0) status = br_sink_recover(s->target, &r, err);
+  if (status == BR_OK) status = commit(s, err);
+  if (turn >= 0) close(turn);
+  return status;
 }
 
 void br_sink_free(br_sink *s) {

@@ -24,6 +24,8 @@
 #define BR_SINK_DONE "journal.done" /* finished, only the staging directory is left */
 #define BR_SINK_REMOVE_MS 5000u     /* removing a directory that a dying attempt still writes into is tried so long */
 #define BR_SINK_REMOVE_STEP_MS 10u  /* between two tries of it */
+#define BR_SINK_TURN_MS 30000u  /* a commit that looks at what is in the target waits so long for another one's end */
+#define BR_SINK_TURN_STEP_MS 5u /* between two looks */
 #define BR_SINK_JOURNAL_BYTES (1u << 30) /* a larger one is taken for damaged */
 
 typedef enum br_sink_mode {

@@ -11,7 +11,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,6 +168,56 @@ static void somebody_was_faster(void **state) {
   assert_int_equal(br_sink_commit(s, &err), BR_INVALID);
   br_sink_free(s);
   assert_tree(b, NEW_TREE);
+}
+
+typedef struct other_commit {
+  br_sink *sink;
+  pthread_t thread;
+  br_status status;
+  atomic_bool ended;
+} other_commit;
+
+static void *commit_beside(void *arg) {
+  other_commit *o = arg;
+  br_error err;
+  o->status = br_sink_commit(o->sink, &err);
+  atomic_store(&o->ended, true);
+  return NULL;
+}
+
+/* This one has looked, and nothing has appeared: the other one is let in, and given time to go all the way if it can. */
+static bool let_in(void *arg, const char *step) {
+  other_commit *o = arg;
+  if (strcmp(step, "write the journal") != 0) return true;
+  if (pthread_create(&o->thread, NULL, commit_beside, o) != 0) return false;
+  for (uint64_t until = br_now_ms() + 300; !atomic_load(&o->ended) && br_now_ms() < until; usleep(1000)) continue;
+  return true;
+}
+
+/* Both find the directory empty at the start; one of them writes. */
+static void two_commit_at_once(void **state) {
+  box *b = *state;
+  br_error err;
+  const br_sink_mode modes[] = {BR_SINK_NEW, BR_SINK_OVERWRITE};
+  for (size_t i = 0; i < 2; i++) {
+    br_sink *s = open_and_stage(b, modes[i], "1");
+    other_commit o = {.sink = open_and_stage(b, modes[i], "2")};
+    atomic_init(&o.ended, false);
+    br_sink_add(s, "t3/f-0.brant", "only of the first.parquet", 9);
+    br_sink_set_step(s, let_in, &o);
+    assert_int_equal(br_sink_commit(s, &err), BR_OK);
+    assert_int_equal(pthread_join(o.thread, NULL), 0);
+    assert_int_equal(o.status, i == 0 ? BR_INVALID : BR_OK);
+    br_sink_free(s);
+    br_sink_free(o.sink);
+    /* OVERWRITE: what the first had written is old for the second */
+    br_buf want = {0};
+    br_buf_str(&want, "a b%\n.parquet=one\n");
+    if (i == 0) br_buf_str(&want, "only of the first.parquet=a loser's\n");
+    br_buf_str(&want, NEW_TREE + strlen("a b%\n.parquet=one\n"));
+    assert_tree(b, br_buf_cstr(&want));
+    br_buf_free(&want);
+  }
 }
 
 static void a_file_that_is_not_as_it_was_written(void **state) {
@@ -441,23 +493,15 @@ static void a_torn_journal_is_none(void **state) {
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
-      T(commit_makes_all_of_it),
-      T(without_a_commit_nothing_stays),
-      T(modes_of_existing_targets),
-      T(somebody_was_faster),
-      T(a_file_that_is_not_as_it_was_written),
-      T(killed_at_each_step),
-      T(a_commit_that_cannot_be_marked_as_done),
-      T(killed_while_recovering),
-      T(files_that_went_after_the_crash),
-      T(the_next_writer_recovers),
-      T(journals_of_others_are_left_alone),
-      T(the_living_are_left_alone),
-      T(a_commit_that_fails_is_taken_back),
-      T(a_zombie_adds_nothing),
-      T(journals_go_there_and_back),
-      T(journals_stay_inside),
-      T(a_torn_journal_is_none),
+      T(commit_makes_all_of_it),    T(without_a_commit_nothing_stays),
+      T(modes_of_existing_targets), T(somebody_was_faster),
+      T(two_commit_at_once),        T(a_file_that_is_not_as_it_was_written),
+      T(killed_at_each_step),       T(a_commit_that_cannot_be_marked_as_done),
+      T(killed_while_recovering),   T(files_that_went_after_the_crash),
+      T(the_next_writer_recovers),  T(journals_of_others_are_left_alone),
+      T(the_living_are_left_alone), T(a_commit_that_fails_is_taken_back),
+      T(a_zombie_adds_nothing),     T(journals_go_there_and_back),
+      T(journals_stay_inside),      T(a_torn_journal_is_none),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
