@@ -135,6 +135,9 @@ BRANT_API int brant_open(const brant_options *options, brant_session **out, bran
 /* Cancels what runs, ends the local workers, removes their files; no event comes afterwards. Queries and streams that are still
  * held end with BRANT_CANCELLED and must be freed as always. NULL is fine. */
 BRANT_API void brant_close(brant_session *session);
+/* Let workers join from now on, not from the first query that needs them; *port: where it listens, at listen_host. For those that start the
+ * workers and didn't choose the port (listen_port 0). */
+BRANT_API int brant_listen(brant_session *session, int *port, brant_error *err);
 /* A brant setting ("partitions", "broadcast_bytes", ...; docs/settings.md) or, under any other name, a DuckDB setting. */
 BRANT_API int brant_set(brant_session *session, const char *name, const char *value, brant_error *err);
 
@@ -209,7 +212,7 @@ typedef struct brant_function {
   const char *return_type;  /* SQL type; LIST for generators, with unnest() around the call */
   const void *payload;      /* what the process is given, copied */
   size_t payload_bytes;     /* at most 14 MiB */
-  const char *interpreter;  /* NULL: python3 of each worker */
+  const char *interpreter;  /* NULL: $BRANT_PYTHON of each worker, else its python3 */
   const char *options_json; /* for the process, an object; NULL: {} */
   uint32_t batch_size;      /* rows a call; 0: as fits their time and size */
   uint32_t concurrency;     /* processes on all workers together; 0: one a core of each worker */

@@ -341,6 +341,19 @@ static PyObject *session_explain(PyObject *self, PyObject *args) {
   return out;
 }
 
+static PyObject *session_listen(PyObject *self, PyObject *unused) {
+  session_object *s = (session_object *)self;
+  brant_error err;
+  int status, port = 0;
+  (void)unused;
+  if (!opened(s)) return NULL;
+  Py_BEGIN_ALLOW_THREADS pthread_mutex_lock(&s->lock);
+  status = brant_listen(s->session, &port, &err);
+  pthread_mutex_unlock(&s->lock);
+  Py_END_ALLOW_THREADS if (status != 0) return raise_error(&err);
+  return PyLong_FromLong(port);
+}
+
 static PyObject *session_interrupt(PyObject *self, PyObject *unused) {
   (void)unused;
   interrupt((session_object *)self);
@@ -532,6 +545,7 @@ static PyMethodDef session_methods[] = {
      "session."},
     {"drop_table", session_drop_table, METH_VARARGS,
      "drop_table(name): forget a table that was registered or persisted."},
+    {"listen", session_listen, METH_NOARGS, "listen(): let workers join from now on; returns the port."},
     {"interrupt", session_interrupt, METH_NOARGS, "interrupt(): stop the submit or explain under way. Any thread."},
     {"close", session_close, METH_NOARGS, "close(): cancel what runs, end the local workers, remove their files."},
     {NULL, NULL, 0, NULL}};

@@ -196,6 +196,17 @@ static br_status start_network(brant_session *s, br_error *err) {
   return BR_OK;
 }
 
+int brant_listen(brant_session *s, int *port, brant_error *err) {
+  br_error e;
+  br_error_clear(&e);
+  if (start_network(s, &e) != BR_OK) {
+    br_error_export(&e, err);
+    return err->code;
+  }
+  *port = br_driver_port(s->driver);
+  return 0;
+}
+
 /* ---- workers */
 
 static br_status start_workers(brant_session *s, br_error *err) {

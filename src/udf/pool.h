@@ -29,6 +29,7 @@ typedef struct br_udf_options {
   br_loop *loop;
   uint32_t cores;      /* of this worker */
   const char *script;  /* udf_process.py; NULL: the interpreter is asked for `-m brant.udf_process` */
+  const char *python;  /* of functions that name no interpreter; NULL: python3 */
   const char *command; /* a program instead of an interpreter (tests); NULL: none */
   uint64_t idle_ms;    /* a pool without connections for so long ends its processes */
   /* A connection, or why there is none (err->code, fd -1). The receiver owns fd. owner: what br_udf_open was given. */

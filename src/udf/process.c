@@ -142,12 +142,17 @@ static char **environment(const br_udf_process *p, size_t *own) {
   return env;
 }
 
+static const char *program_of(const br_udf_pool *pool) {
+  const br_udf_options *o = &pool->all->o;
+  if (o->command) return o->command;
+  return pool->f->interpreter[0] ? pool->f->interpreter : o->python ? o->python : "python3";
+}
+
 static int spawn(br_udf_process *p, int channel, int output) {
   const br_udf_options *o = &p->pool->all->o;
-  const char *interpreter = p->pool->f->interpreter[0] ? p->pool->f->interpreter : "python3";
   char *argv[5] = {NULL};
   int k = 0;
-  argv[k++] = (char *)(o->command ? o->command : interpreter);
+  argv[k++] = (char *)program_of(p->pool);
   if (!o->command && o->script) {
     argv[k++] = (char *)o->script;
   } else if (!o->command) {
@@ -281,10 +286,7 @@ br_status br_udf_process_start(br_udf_fn *fn, br_udf_process **out, br_error *er
   r = spawn(p, pair[1], output[1]);
   if (r) {
     status = br_fail(err, BR_EXECUTION, BR_BLAME_USER, "cannot start \"%s\" for function %.100s on worker %u: %s",
-                     pool->all->o.command      ? pool->all->o.command
-                     : pool->f->interpreter[0] ? pool->f->interpreter
-                                               : "python3",
-                     pool->f->name, pool->all->worker, strerror(r));
+                     program_of(pool), pool->f->name, pool->all->worker, strerror(r));
     goto done;
   }
   raise_oom_score(p->pid);

@@ -54,11 +54,12 @@ static void on_closed(void *arg, void *owner, uint64_t request, const br_error *
 static void on_stopped(void *arg) { br_node_check_stopped(arg); }
 
 void br_functions_open(br_node *n) {
-  const char *command = getenv("BRANT_UDF_COMMAND");
+  const char *command = getenv("BRANT_UDF_COMMAND"), *python = getenv("BRANT_PYTHON");
   n->udf_script = find_script(n->executor_path);
   br_udf_options o = {.loop = n->loop,
                       .cores = n->o->threads,
                       .script = n->udf_script,
+                      .python = python && python[0] ? python : NULL,
                       .command = command && command[0] ? command : NULL,
                       .idle_ms = n->o->udf_idle_ms,
                       .ready = on_ready,
