@@ -3,6 +3,7 @@
 # onto the system). Pinned in deps/lock; each archive is checked before it is unpacked. Safe to run again: what is there
 # and right is left alone.
 #
+#   deps/fetch.sh ray     only Ray, in a venv of its own over that of `test` (tests/python_ray)
 #   deps/fetch.sh build   compiler side: Debian packages, DuckDB, nanoarrow
 #   deps/fetch.sh test    also: a Python venv with pyarrow, duckdb, pytest; DuckDB extensions for tests; models
 #   deps/fetch.sh models  models, and the texts and pages that they are tried on: 100 MB, for two examples and their tests
@@ -142,10 +143,23 @@ fetch_reading() {
   done
 }
 
+fetch_ray() { # its venv sees the packages of the other one
+  local want
+  want=$(cat "$here/requirements-test.txt" "$here/requirements-ray.txt" | sha256sum | cut -d' ' -f1)
+  if [ "$(cat "$out/venv-ray/.version" 2>/dev/null)" = "$want" ]; then return 0; fi
+  say "Ray"
+  rm -rf "$out/venv-ray"
+  python3 -m venv "$out/venv-ray"
+  try "$out/venv-ray/bin/pip" install --quiet --no-cache-dir --require-hashes -r "$here/requirements-ray.txt"
+  "$out/venv/bin/python" -c 'import site; print(site.getsitepackages()[0])' >"$("$out/venv-ray/bin/python" -c 'import site; print(site.getsitepackages()[0])')/tests.pth"
+  echo "$want" >"$out/venv-ray/.version"
+}
+
 # shellcheck disable=SC2086
 case $what in
+  ray) fetch_python; fetch_ray ;;
   build) apt_need $apt_build; fetch_duckdb; fetch_nanoarrow ;;
   test) apt_need $apt_build $apt_test; fetch_duckdb; fetch_nanoarrow; fetch_python; fetch_models ;;
   models) fetch_python; fetch_models ;;
-  *) die "usage: deps/fetch.sh build|test|models" ;;
+  *) die "usage: deps/fetch.sh build|test|ray|models" ;;
 esac

@@ -85,6 +85,7 @@ class Session:
     def __init__(self, *, workers=0, threads=0, memory=0, temp_dir=None, mode="auto", distribute="auto", listen=None, external_workers=0,
                  secret=None, executors=0, settings=None, progress=None):
         self._progress, self._at_close = progress, []
+        self.interpreter = sys.executable or "python3"  # of functions that name none; None: each worker's own
         host, port = listen or (None, 0)
         self._native = _native.Session(workers=workers, threads=threads, memory_bytes=memory, temp_dir=temp_dir, mode=mode,
                                        distribute=distribute, listen_host=host, listen_port=port, external_workers=external_workers,
@@ -147,16 +148,21 @@ def default():
 
 def init(where="local", **options):
     """Replace the default session and return the new one. where: "local" (workers on this machine), "host:port" (listen there for
-    external_workers workers, at least one, that others start with `brant worker --join host:port`). options: see Session."""
+    external_workers workers, at least one, that others start with `brant worker --join host:port`), "ray" (workers on the nodes of a Ray
+    cluster, running or started here). options: see Session; for Ray address=, workers_per_node=, threads=, memory=, gpus= (of one worker),
+    host= (how nodes reach this process), wait= (seconds), ray_options= (of ray.init), and those of Session (docs/ray.md)."""
     global _default
-    if where != "local":
+    make = Session
+    if where == "ray":
+        from brant.ray_cluster import RaySession as make
+    elif where != "local":
         options.setdefault("external_workers", 1)
         options["listen"] = _address(where)
     with _lock:
         old, _default = _default, None
         if old is not None:
             old.close()
-        _default = Session(**options)
+        _default = make(**options)
         return _default
 
 
@@ -168,7 +174,7 @@ def _address(text):
     elif ":" in host:
         host = ""
     if not (host and port.isascii() and port.isdigit() and int(port) < 65536):
-        raise errors.InvalidError(f'init wants "local" or "host:port", not {text!r}', "INVALID", "USER")
+        raise errors.InvalidError(f'init wants "local", "ray" or "host:port", not {text!r}', "INVALID", "USER")
     return host, int(port)
 
 

@@ -75,7 +75,7 @@ class _Options:
         self.max_retries = 2 if max_retries is None else _number("max_retries", max_retries, 0)
         self.timeout_ms = 0 if seconds is None else max(1, int(_number("timeout", seconds, 0.001, whole=False) * 1000))
         self.deterministic = True if deterministic is None else bool(deterministic)
-        self.interpreter = interpreter or sys.executable or "python3"
+        self.interpreter = interpreter
         if on_error not in (None, *_ON_ERROR):
             raise _invalid(f"on_error={on_error!r}: one of {', '.join(_ON_ERROR)} is wanted")
         self.on_error = on_error or "raise"
@@ -213,7 +213,7 @@ class _Function:
             return
         o = self.options
         session._native.register_function(
-            self.name, self.return_type, self.payload, options_json=self.json, interpreter=o.interpreter, batch_size=o.batch_size,
+            self.name, self.return_type, self.payload, options_json=self.json, interpreter=o.interpreter or session.interpreter, batch_size=o.batch_size,
             concurrency=o.concurrency, cpus=o.cpus, gpus=o.gpus, memory_bytes=o.memory, max_retries=o.max_retries, timeout_ms=o.timeout_ms,
             deterministic=o.deterministic)
         names.add(self.name)
