@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""From a web archive to text: WARC, HTML, text, filters by language and quality, Parquet; in SQL.
+"""From a web archive to text: WARC, HTML, text, language, filters of language and quality, Parquet.
 
+    pip install lxml==6.1.3 py3langid==0.4.0            # HTML; a language identifier with its model (97 languages)
     python examples/warc_to_text.py                     # real archives, out of the source of the package pywb (by pip)
     python examples/warc_to_text.py --files 'crawl/*.warc.gz' --out text/
     python examples/warc_to_text.py --copies 200        # larger: each page again under another name, its words shuffled
 
-Prints how many pages each filter leaves, and the seconds. The result is OUT/*.parquet: url, date, words, english,
-text; all pages with their text are in OUT-pages.
+Pages are read by the engine; a function in Python, in warm processes beside the workers, makes text of HTML and says its language; the filters are
+expressions again. Prints how many pages each filter leaves, and the seconds. The result is OUT/*.parquet: url, date, language, score, words, text.
 """
 import argparse
 import gzip
@@ -22,8 +23,8 @@ import tempfile
 import time
 
 PYWB = "pywb==2.10.0"
-LEAST_WORDS, LEAST_ENGLISH, LONGEST_WORD = 50, 0.12, 12
-ENGLISH = "the of and to in a is that for it as was with be by on not he his but at are this have from or had an they which".split()
+LEAST_WORDS, LEAST_SCORE, LONGEST_WORD, MOST_SYMBOLS, LEAST_LINE_WORDS = 50, 0.9, 12, 0.1, 3
+BATCH_PAGES = 64
 
 
 def archives(folder):
@@ -63,53 +64,101 @@ def literal(text):
     return "'" + text.replace("'", "''") + "'"
 
 
-def pages_sql(files):
-    """HTML pages with their text: without scripts, styles and comments, tags as spaces, the usual entities as what they stand for."""
-    html = "try(decode(payload))"
-    cut = f"regexp_replace({html}, '(?is)<(script|style|noscript|head)\\b.*?</(script|style|noscript|head)\\s*>|<!--.*?-->', ' ', 'g')"
-    text = f"regexp_replace({cut}, '(?s)<[^>]*>', ' ', 'g')"
-    for entity, char in (("&nbsp;", " "), ("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&#39;", "'"), ("&amp;", "&")):
-        text = f"replace({text}, '{entity}', {literal(char)})"
-    text = f"normalize_text({text}, lowercase := false, remove_punctuation := false)"
-    return (f"SELECT target_uri AS url, date, {text} AS text FROM read_warc({literal(files)}, on_error := 'skip') WHERE type = 'response' "
-            f"AND http_status = 200 AND http_content_type ILIKE 'text/html%' AND try(decode(payload)) IS NOT NULL")
+def reader():
+    """The function that reads a page: its text, line by line, the language of it and how sure that is."""
+    import brant
+
+    @brant.cls
+    class Page:
+        def __init__(self):  # once a process: the model
+            from py3langid.langid import MODEL_FILE, LanguageIdentifier
+            self.identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+        def text(self, html, content_type):
+            import re
+            from lxml import etree, html as parser
+            charset = re.search(r"charset=[\"']?([\w.:-]+)", content_type or "", re.I)
+            for encoding in ([charset[1]] if charset else []) + [None]:  # None: as the page itself says
+                try:
+                    tree = parser.document_fromstring(html, parser=parser.HTMLParser(encoding=encoding))
+                    break
+                except (etree.ParserError, LookupError, ValueError):  # nothing in it, or an encoding that nobody knows
+                    continue
+            else:
+                return None
+            for e in tree.xpath("//script | //style | //noscript | //template | //head | //comment()"):
+                e.drop_tree()
+            for e in tree.xpath("//br | //p | //div | //li | //tr | //td | //th | //h1 | //h2 | //h3 | //h4 | //h5 | //h6 | //pre | //section | //article"):
+                e.tail = "\n" + (e.tail or "")
+                e.text = "\n" + (e.text or "")
+            lines = (" ".join(line.split()) for line in tree.text_content().splitlines())
+            return "\n".join(line for line in lines if line)
+
+        @brant.method(return_dtype="STRUCT(text VARCHAR, language VARCHAR, score DOUBLE)", batch=True, batch_size=BATCH_PAGES, timeout=120)
+        def read(self, pages: list, content_types: list) -> list:
+            out = []
+            for page, content_type in zip(pages, content_types):
+                text = self.text(page, content_type) if page else None
+                language, score = self.identifier.classify(text) if text else (None, None)
+                out.append({"text": text, "language": language, "score": None if score is None else float(score)})
+            return out
+
+    return Page().read
 
 
-def measured_sql(pages):
-    """Words, the share of the commonest English ones, the length of a word."""
-    words = "string_split(normalize_text(text), ' ')"
-    common = "[" + ", ".join(map(literal, ENGLISH)) + "]"
-    return (f"SELECT url, date, text, len(w)::BIGINT AS words, "
-            f"len(list_filter(w, lambda x: list_contains({common}, x))) / greatest(len(w), 1) AS english, "
-            f"strlen(text) / greatest(len(w), 1) AS bytes_a_word FROM (SELECT *, {words} AS w FROM ({pages}))")
+def measured(session, files):
+    """Pages of HTML with their text and what the filters ask."""
+    import brant
+    from brant import col, functions as f
+    read = reader()
+    pages = (brant.read_warc(files, on_error="skip", session=session)
+             .where("type = 'response' AND http_status = 200 AND http_content_type ILIKE 'text/html%' AND octet_length(payload) > 0")
+             .select("date", url="target_uri", page=read(col("payload"), col("http_content_type"))))
+    texts = pages.select("url", "date", text=col("page").struct.get("text"), language=col("page").struct.get("language"),
+                         score=col("page").struct.get("score")).where(col("text").not_null())
+    words = f.len(f.regexp_extract_all(col("text"), r"\S+"))
+    return texts.with_columns(words=words).with_columns(
+        letters_a_word=f.length(col("text")) / f.greatest(col("words"), 1),
+        symbols=f.len(f.regexp_extract_all(col("text"), r"[#{}<>|\\~^=*_]")) / f.greatest(f.length(col("text")), 1),
+        words_a_line=col("words") / (f.len(f.regexp_extract_all(col("text"), r"\n")) + 1))
 
 
-def run(session, files, out):
-    """(documents kept, their words). The text of the pages is written first: the filters would make it again for each condition."""
-    good = f"words >= {LEAST_WORDS} AND english >= {LEAST_ENGLISH} AND bytes_a_word <= {LONGEST_WORD}"
-    session.execute(f"COPY ({pages_sql(files)}) TO '{out}-pages/' (FORMAT parquet)").arrow()
-    measured = measured_sql(f"SELECT * FROM '{out}-pages/*.parquet'")
-    session.execute(f"COPY (SELECT url, date, words, english, text FROM ({measured}) WHERE {good}) "
-                    f"TO '{out}/' (FORMAT parquet)").arrow()
-    result = session.execute(f"SELECT count(*)::BIGINT AS n, coalesce(sum(words), 0)::BIGINT AS w FROM '{out}/*.parquet'").arrow()
-    return tuple(c[0].as_py() for c in result.columns)
+FILTERS = {  # name: what a page has to have
+    "long": f"words >= {LEAST_WORDS}",
+    "one language": f"score >= {LEAST_SCORE}",
+    "words": f"letters_a_word <= {LONGEST_WORD}",
+    "few symbols": f"symbols <= {MOST_SYMBOLS}",
+    "sentences": f"words_a_line >= {LEAST_LINE_WORDS}",
+}
 
 
-def counts(session, files, out):
-    """How many records, pages, long enough, English."""
-    measured = measured_sql(f"SELECT * FROM '{out}-pages/*.parquet'")
-    records = session.execute(f"SELECT count(*)::BIGINT AS n FROM read_warc({literal(files)}, on_error := 'skip')").arrow()["n"][0].as_py()
-    row = session.execute(f"SELECT count(*)::BIGINT AS pages, "
-                          f"count(*) FILTER (words >= {LEAST_WORDS})::BIGINT AS long, "
-                          f"count(*) FILTER (words >= {LEAST_WORDS} AND english >= {LEAST_ENGLISH})::BIGINT AS english "
-                          f"FROM ({measured})").arrow().to_pylist()[0]
-    return {"records": records, **row}
+def run(session, files, out, language="en"):
+    """(documents kept, their words, how many pages each filter leaves). The pages are read once and stay on the workers."""
+    pages = measured(session, files).persist()
+    wanted = {**FILTERS, f"language {language}": f"language = '{language}'"} if language else FILTERS
+    names = list(wanted)
+    left = pages.agg(**{f"f{i}": brant_count(" AND ".join(list(wanted.values())[:i])) for i in range(len(names) + 1)}).to_pylist()[0]
+    files = pages.where(*wanted.values()).select("url", "date", "language", "score", "words", "text").write_parquet(out)
+    kept = pages.where(*wanted.values()).agg(n=brant_count(""), w=brant_sum("words")).to_pylist()[0]
+    assert kept["n"] == sum(f["rows"] for f in files.iter_rows())
+    return kept["n"], int(kept["w"] or 0), {"pages": left["f0"], **{n: left[f"f{i + 1}"] for i, n in enumerate(names)}}
+
+
+def brant_count(condition):
+    from brant import functions as f, sql_expr
+    return f.count().filter(sql_expr(condition)) if condition else f.count()
+
+
+def brant_sum(name):
+    from brant import col
+    return col(name).sum()
 
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--files", help="a name or a pattern of WARC files")
     parser.add_argument("--out", help="a directory for the result")
+    parser.add_argument("--language", default="en", help="the one to keep; '' keeps all")
     parser.add_argument("--copies", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args(arguments)
@@ -123,12 +172,13 @@ def main(arguments=None):
                 files = enlarge(session, files, folder, options.copies)
             import glob
             size = sum(pathlib.Path(f).stat().st_size for f in glob.glob(files))
+            records = session.execute(f"SELECT count(*)::BIGINT AS n FROM read_warc({literal(files)}, on_error := 'skip')").arrow()["n"][0].as_py()
             started = time.monotonic()
-            kept, words = run(session, files, out)
+            kept, words, left = run(session, files, out, options.language)
             seconds = time.monotonic() - started
-            for name, n in counts(session, files, out).items():
-                print(f"{name:10s}{n:10d}")
-            print(f"{'kept':10s}{kept:10d}   {words} words; {size / 1e6:.1f} MB of archives in {seconds:.1f} s")
+            for name, n in {"records": records, **left}.items():
+                print(f"{name:15s}{n:10d}")
+            print(f"kept {kept} documents of {words} words; {size / 1e6:.1f} MB of archives in {seconds:.1f} s: {left['pages'] / seconds:.0f} pages/s")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return 0 if kept else 1

@@ -86,11 +86,16 @@ def archive(path):
 
 
 def test_warc_to_text(session, tmp_path):
+    pytest.importorskip("lxml"), pytest.importorskip("py3langid")  # deps/requirements-test.txt has them
     archive(tmp_path / "a.warc.gz")
     module = example("warc_to_text")
     files = str(tmp_path / "*.warc.gz")
-    kept, words = module.run(session, files, tmp_path / "text")
-    assert kept == 20 and words == 20 * 19 * 10
-    assert module.counts(session, files, tmp_path / "text") == {"records": 31, "pages": 30, "long": 25, "english": 20}
-    text = session.execute(f"SELECT text FROM '{tmp_path}/text/*.parquet' LIMIT 1").arrow()["text"][0].as_py()
-    assert text.startswith("The quick brown fox") and "var a" not in text and "<" not in text and text.endswith("&")
+    kept, words, left = module.run(session, files, tmp_path / "text")
+    assert kept == 20 and words == 20 * (19 * 10 + 1)
+    assert (left["pages"], left["long"], left["one language"], left["sentences"], left["language en"]) == (31, 25, 25, 25, 20)
+    rows = session.execute(f"SELECT * FROM '{tmp_path}/text/*.parquet' ORDER BY url").arrow().to_pylist()
+    assert {r["language"] for r in rows} == {"en"} and all(r["score"] > 0.9 for r in rows)
+    text = rows[0]["text"]
+    assert text.startswith("The quick brown fox") and "var a" not in text and "<" not in text and text.endswith("\n&")
+    german = module.run(session, files, tmp_path / "german", "de")
+    assert german[0] == 5
