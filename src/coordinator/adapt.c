@@ -20,7 +20,7 @@
 
 #define LEAST_BYTES (2u << 20)       /* of a task that reads an exchange: less is not worth starting one */
 #define SPLIT_LEAST_BYTES (4u << 20) /* of a partition that is split */
-#define SPLIT_SHARES 1.5             /* a partition is split when it has more than so many of a slot's even shares */
+#define SPLIT_SHARES 1.25            /* a partition is split when it has more than so many of a slot's even shares */
 
 static bool reads_parts(const br_stage_input *in) { return in->kind == BR_EX_HASH || in->kind == BR_EX_RANGE; }
 
@@ -102,6 +102,7 @@ typedef struct cut {
   uint64_t total;
   br_slice *slices;
   size_t n, cap;
+  uint32_t n_split; /* slices of split partitions */
 } cut;
 
 /* Their number was asked for, or stands for something. */
@@ -143,19 +144,95 @@ static void add(cut *c, br_slice s) {
   c->slices[c->n++] = s;
 }
 
+/* Map outputs of a side, and how many bytes of a partition they have. */
+typedef struct side {
+  uint32_t number;
+  uint64_t bytes;
+  uint32_t maps;
+} side;
+
+static side measure_side(const cut *c, uint32_t number, uint32_t partition) {
+  side s = {.number = number};
+  for (size_t i = 0; i < c->r->plan->n_inputs; i++) {
+    const br_stage_input *in = &c->r->plan->inputs[i];
+    if (!reads_parts(in) || in->side != number) continue;
+    s.bytes += c->q->runs[in->producer].partition_bytes[partition];
+    s.maps += c->q->runs[in->producer].n_tasks;
+  }
+  return s;
+}
+
+static side largest_side(const cut *c, uint32_t partition) {
+  side best = {0};
+  for (size_t i = 0; i < c->r->plan->n_inputs; i++) {
+    const br_stage_input *in = &c->r->plan->inputs[i];
+    side s = reads_parts(in) && in->side != 0 ? measure_side(c, in->side, partition) : (side){0};
+    if (s.bytes > best.bytes) best = s;
+  }
+  return best;
+}
+
+/* In how many tasks: pieces of half a slot's share, as long as the others' rows, which all of them read, are not the larger part. */
+static uint32_t pieces(const cut *c, uint32_t partition, side *s) {
+  uint64_t share = c->total / (c->q->slots ? c->q->slots : 1), bytes = c->bytes[partition];
+  uint64_t least = c->q->task_target_bytes && c->q->task_target_bytes < SPLIT_LEAST_BYTES ? c->q->task_target_bytes
+                                                                                          : SPLIT_LEAST_BYTES;
+  if (c->q->slots < 2 || bytes < least || (double)bytes < SPLIT_SHARES * (double)share) return 1;
+  *s = largest_side(c, partition);
+  uint64_t n = bytes * 2 / (share + 1) + 1, others = bytes - s->bytes;
+  if (n > s->maps) n = s->maps;
+  if (n > 2ull * c->q->slots) n = 2ull * c->q->slots;
+  if (n > 1 && others > 0 && n - 1 > s->bytes / others) n = s->bytes / others + 1;
+  return (uint32_t)n;
+}
+
+/* Rows of the map outputs of a side before map `at`. */
+static uint64_t rows_of_maps(const cut *c, uint32_t number, uint32_t at) {
+  uint64_t rows = 0;
+  for (size_t i = 0; i < c->r->plan->n_inputs; i++) {
+    const br_stage_run *p = &c->q->runs[c->r->plan->inputs[i].producer];
+    if (!reads_parts(&c->r->plan->inputs[i]) || c->r->plan->inputs[i].side != number) continue;
+    for (uint32_t m = 0; m < p->n_tasks && at > 0; m++, at--) rows += p->tasks[m].rows_out;
+  }
+  return rows;
+}
+
+/* As many rows of all partitions each: those of one are spread over the map outputs like those. */
+static void split(cut *c, uint32_t partition, const side *s, uint32_t n) {
+  uint64_t all = rows_of_maps(c, s->number, s->maps);
+  uint32_t first = 0;
+  for (uint32_t i = 1; i <= n; i++) {
+    uint32_t to = first + 1;
+    while (to < s->maps - (n - i) && rows_of_maps(c, s->number, to) < all / n * i) to++;
+    if (i == n) to = s->maps;
+    add(c,
+        (br_slice){.first = partition, .last = partition + 1, .side = s->number, .map_first = first, .map_last = to});
+    first = to;
+  }
+  say(c->r, "partition %u split in %u", partition, n);
+  c->n_split += n;
+}
+
 static void cut_slices(cut *c) {
   uint64_t limit = c->q->task_target_bytes ? c->total / good_number(c) : 0, have = 0;
   uint32_t first = 0;
   limit += limit / 8;
   for (uint32_t p = 0; p < c->partitions; p++) {
-    if (p > first && (have + c->bytes[p] > limit || limit == 0)) {
+    side s = {0};
+    uint32_t n = pieces(c, p, &s);
+    if (p > first && (have + c->bytes[p] > limit || limit == 0 || n > 1)) {
       add(c, (br_slice){.first = first, .last = p});
       first = p;
       have = 0;
     }
+    if (n > 1) {
+      split(c, p, &s, n);
+      first = p + 1;
+      continue;
+    }
     have += c->bytes[p];
   }
-  add(c, (br_slice){.first = first, .last = c->partitions});
+  if (first < c->partitions) add(c, (br_slice){.first = first, .last = c->partitions});
 }
 
 static void plan_slices(br_query *q, br_stage_run *r) {

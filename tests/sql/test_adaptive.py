@@ -19,6 +19,11 @@ def data(tmp_path_factory):
     duck = queries.Duck()
     for i in range(6):
         duck.execute(f"COPY (SELECT {i} * 10000 + i AS k, i % 97 AS v, 'x' || i AS s FROM range(10000) t(i)) TO '{folder}/facts-{i}.parquet'")
+    for i in range(6):  # half of the rows have one key
+        duck.execute(f"COPY (SELECT CASE WHEN i % 2 = 0 THEN 7 ELSE {i} * 10000 + i END AS k, i AS v, 's' || i AS s FROM range(10000) t(i)) "
+                     f"TO '{folder}/skewed-{i}.parquet'")
+    duck.execute(f"COPY (SELECT i AS k, i * 3 AS w FROM range(0, 60000, 7) t(i) UNION ALL SELECT 7, 1 UNION ALL SELECT NULL, 2) "
+                 f"TO '{folder}/sides.parquet'")
     duck.execute(f"COPY (SELECT i * 6000 AS k, i AS w FROM range(10) t(i)) TO '{folder}/few.parquet'")
     duck.execute(f"COPY (SELECT i AS k, i AS w FROM range(10) t(i) WHERE i < 0) TO '{folder}/none.parquet'")
     return folder
@@ -26,7 +31,8 @@ def data(tmp_path_factory):
 
 def views(data):
     return [f"CREATE VIEW facts AS SELECT * FROM '{data}/facts-*.parquet'", f"CREATE VIEW few AS SELECT * FROM '{data}/few.parquet'",
-            f"CREATE VIEW none AS SELECT * FROM '{data}/none.parquet'"]
+            f"CREATE VIEW none AS SELECT * FROM '{data}/none.parquet'", f"CREATE VIEW sides AS SELECT * FROM '{data}/sides.parquet'",
+            f"CREATE VIEW skewed AS SELECT * FROM '{data}/skewed-*.parquet'"]
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +107,44 @@ def test_nothing_is_read_for_no_keys(data, duck):
         check(s, duck, rows)
         check(s, duck, sql)
         check(s, duck, "SELECT f.v, n.w FROM facts f LEFT JOIN none n ON f.k = n.k")
+
+
+SPLIT = [
+    "SELECT x.v, x.s, y.w FROM skewed x JOIN sides y ON x.k = y.k",
+    "SELECT y.w % 5 AS g, count(*), sum(x.v), min(x.s) FROM skewed x JOIN sides y ON x.k = y.k GROUP BY g",
+    "SELECT count(*), sum(x.v + y.w) FROM skewed x JOIN sides y ON x.k = y.k WHERE x.v + y.w > 5",
+    "SELECT x.v, x.s, y.w FROM skewed x LEFT JOIN sides y ON x.k = y.k",
+    "SELECT x.* FROM skewed x SEMI JOIN sides y ON x.k = y.k",
+    "SELECT x.* FROM skewed x ANTI JOIN sides y ON x.k = y.k",
+    "SELECT y.w, x.v, x.s FROM sides y RIGHT JOIN skewed x ON x.k = y.k",
+    "SELECT u.k, u.v, y.w FROM (SELECT k, v FROM skewed UNION ALL SELECT k, -v FROM skewed) u JOIN sides y ON u.k = y.k",
+    "SELECT x.v, z.w FROM skewed x JOIN sides y ON x.k = y.k JOIN sides z ON z.k = x.k WHERE y.w < 1000",
+]
+WHOLE = [  # what must be together stays: outer sides, groups computed where they lie
+    "SELECT x.v, y.w FROM skewed x FULL JOIN sides y ON x.k = y.k",
+    "SELECT y.w, x.v FROM sides y LEFT JOIN skewed x ON x.k = y.k",
+    "SELECT DISTINCT x.v % 100, y.w FROM skewed x JOIN sides y ON x.k = y.k",
+    "SELECT k, count(*), median(v) FROM skewed GROUP BY k",
+    "SELECT x.k, count(*), sum(y.w) FROM skewed x JOIN sides y ON x.k = y.k GROUP BY x.k",
+    "SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v, s) FROM skewed",
+    "SELECT k FROM skewed EXCEPT ALL SELECT k FROM sides",
+]
+
+
+def said_split(said):
+    return any("split in" in t for t in said.values())
+
+
+def test_a_key_with_half_of_the_rows(data, duck):
+    with open_session(data, partitions=2, task_target_bytes=20000, filter_bytes=0) as s:
+        for sql in SPLIT:
+            said, _ = adapted(s, sql)
+            assert said_split(said), (sql, said)
+            check(s, duck, sql)
+        for sql in WHOLE:
+            said, _ = adapted(s, sql)
+            assert not said_split(said), (sql, said)
+            check(s, duck, sql)
 
 
 @pytest.mark.parametrize("mode", ["staged", "eager"])

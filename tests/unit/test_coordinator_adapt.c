@@ -207,6 +207,91 @@ static void test_what_a_task_reads(void **state) {
   br_query_unref(q);
 }
 
+/* A partition with most of the rows: the map outputs of one side are shared out, the other side is read whole by all. */
+static void test_a_large_partition_is_split(void **state) {
+  (void)state;
+  br_query *q = query(2, 64 * MIB);
+  uint64_t skewed[PARTS], few[PARTS];
+  for (int p = 0; p < PARTS; p++) skewed[p] = p == 3 ? 90 * MIB : MIB, few[p] = MIB / 8;
+  q->stages->stages[2].inputs[0].side = 1;
+  q->stages->stages[2].inputs[1].side = 2;
+  sizes(q, 0, skewed);
+  sizes(q, 1, few);
+  br_query_adapt(q, 2);
+  br_stage_run *r = &q->runs[2];
+  assert_non_null(strstr(r->adapted, "partition 3 split in 4"));
+  br_arena *a = br_arena_new();
+  uint32_t next = 0, map = 0, split = 0;
+  for (uint32_t t = 0; t < r->n_tasks; t++) {
+    br_attempt_id id = {.query = 1, .stage = 2, .task = t, .attempt = 1};
+    Brant__Pb__Task *m = br_task_message(q, &id, version, NULL, a);
+    const Brant__Pb__PartitionRef *large = m->inputs[0]->ref, *other = m->inputs[1]->ref;
+    assert_int_equal(other->map_first, 0);
+    assert_int_equal(other->map_last, 4);
+    assert_int_equal(large->first, other->first);
+    assert_int_equal(large->last, other->last);
+    if (large->map_first == 0 && large->map_last == 4) {
+      assert_int_equal(large->first, next);
+      next = large->last;
+      continue;
+    }
+    assert_int_equal(large->first, 3);
+    assert_int_equal(large->map_first, map);
+    assert_true(large->map_last > map && !m->inputs[0]->rows_known && m->inputs[1]->rows_known);
+    map = large->map_last;
+    if (++split == 4) next = 4;
+  }
+  assert_int_equal(map, 4);
+  assert_int_equal(next, PARTS);
+  br_arena_free(a);
+  br_query_unref(q);
+}
+
+static void test_what_must_be_together_is_not_split(void **state) {
+  (void)state;
+  uint64_t skewed[PARTS] = {90 * MIB, 1, 1, 1, 1, 1, 1, 1};
+  br_query *q = query(2, 64 * MIB); /* neither side may be */
+  sizes(q, 0, skewed);
+  sizes(q, 1, skewed);
+  br_query_adapt(q, 2);
+  covers(q, 2);
+  br_query_unref(q);
+  q = query(2, 64 * MIB); /* the side that may is much the smaller one */
+  uint64_t few[PARTS] = {MIB, 1, 1, 1, 1, 1, 1, 1};
+  q->stages->stages[2].inputs[1].side = 1;
+  sizes(q, 0, skewed);
+  sizes(q, 1, few);
+  br_query_adapt(q, 2);
+  covers(q, 2);
+  br_query_unref(q);
+}
+
+/* A side of two inputs (UNION ALL): their map outputs follow each other, and each is in one task. */
+static void test_a_side_of_two_inputs(void **state) {
+  (void)state;
+  uint64_t skewed[PARTS] = {90 * MIB, 1, 1, 1, 1, 1, 1, 1};
+  br_query *q = query(2, 64 * MIB);
+  q->stages->stages[2].inputs[0].side = q->stages->stages[2].inputs[1].side = 7;
+  sizes(q, 0, skewed);
+  sizes(q, 1, skewed);
+  br_query_adapt(q, 2);
+  br_arena *a = br_arena_new();
+  uint32_t read[2] = {0, 0};
+  for (uint32_t t = 0; t < q->runs[2].n_tasks && q->runs[2].slices[t].side; t++) {
+    br_attempt_id id = {.query = 1, .stage = 2, .task = t, .attempt = 1};
+    Brant__Pb__Task *m = br_task_message(q, &id, version, NULL, a);
+    for (int i = 0; i < 2; i++) {
+      if (m->inputs[i]->ref->map_last == m->inputs[i]->ref->map_first) continue;
+      assert_int_equal(m->inputs[i]->ref->map_first, read[i]);
+      read[i] = m->inputs[i]->ref->map_last;
+    }
+  }
+  assert_int_equal(read[0], 4);
+  assert_int_equal(read[1], 4);
+  br_arena_free(a);
+  br_query_unref(q);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_small_partitions_become_one),
@@ -215,6 +300,9 @@ int main(void) {
       cmocka_unit_test(test_the_number_stays_where_it_was_asked_for),
       cmocka_unit_test(test_no_keys_no_tasks),
       cmocka_unit_test(test_what_a_task_reads),
+      cmocka_unit_test(test_a_large_partition_is_split),
+      cmocka_unit_test(test_what_must_be_together_is_not_split),
+      cmocka_unit_test(test_a_side_of_two_inputs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -182,7 +182,9 @@ static br_status partial_step(br_dist *d, const agg *a, br_drel *r, two_step *s,
     group_by(a, &after);
   }
   double rows = r->rows >= 0 && a->n->rows >= 0 && a->n->rows < r->rows ? a->n->rows : r->rows;
+  const br_branch *rows_of = r->branches;
   br_wrap_text(d, r, br_arena_strdup(d->arena, br_buf_cstr(&before)), br_arena_strdup(d->arena, br_buf_cstr(&after)));
+  for (size_t i = 0; i < r->n_branches; i++) br_keep_sides(r->branches[i].open, rows_of[i].sql, r->branches[i].sql);
   r->n_columns = s->n_columns;
   r->types = s->types;
   r->needed = NULL;

@@ -109,6 +109,16 @@ br_open *br_open_merge(br_dist *d, const br_open *a, const br_open *b) {
   return o;
 }
 
+void br_keep_sides(br_open *o, const char *before, const char *after) {
+  if (o->sides_of == before) o->sides_of = after;
+}
+
+/* Whoever reads the stage task by task, or in order, may rely on what is together. */
+static void forget_sides(br_open *o, const br_drel *r, size_t branch, const br_closing *c) {
+  if (o->sides_of == r->branches[branch].sql && c->output != BR_EX_FORWARD && !r->ordered) return;
+  for (size_t i = 0; i < o->n_inputs; i++) o->inputs[i].side = 0;
+}
+
 void br_one_task(br_drel *r, const char *reason) {
   br_open *o = r->branches[0].open;
   if (o->rule != BR_RULE_NONE) return;
@@ -412,6 +422,7 @@ br_status br_close(br_dist *d, const br_drel *r, size_t branch, const br_closing
   s.id = (uint32_t)out->n_stages;
   for (size_t i = 0; i < o->n_steps; i++)
     o->steps[i].sql = br_final_text(d, o, o->steps[i].sql); /* before the numbers change */
+  forget_sides(o, r, branch, c);
   s.inputs = o->inputs;
   s.n_inputs = o->n_inputs;
   for (size_t i = 0; i < s.n_inputs; i++) s.inputs[i].number = (uint32_t)i;

@@ -143,7 +143,11 @@ static bool node_volatile(const br_node *n) {
 
 br_status br_stays_over(br_dist *d, const br_node *n, const char *label, br_drel *out, br_error *err) {
   int64_t *map = kept_columns(d, n, out);
+  const br_branch *before = out->branches;
   BR_TRY(br_emit_over(d, n, out, err));
+  bool by_row = n->kind == BR_NODE_PROJECTION || n->kind == BR_NODE_FILTER || n->kind == BR_NODE_UNNEST;
+  for (size_t i = 0; i < out->n_branches && by_row; i++)
+    br_keep_sides(out->branches[i].open, before[i].sql, out->branches[i].sql);
   br_map_clustering(d, out, map, n->n_columns);
   br_label_all(d, out, label);
   br_mark_chance(out, node_volatile(n));

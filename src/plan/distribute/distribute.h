@@ -40,7 +40,9 @@ typedef struct br_open {
    * stored). What happens in this stage can only take values away. */
   uint32_t key_producer;
   int64_t *key_at;
-  size_t n_key_at;    /* 0: not so */
+  size_t n_key_at; /* 0: not so */
+  const char *
+      sides_of; /* the text that `side` of the inputs holds for: any other one that was not said to keep them has none */
   const char *reason; /* why one task */
   const char *label;
   const char *why;
@@ -137,6 +139,8 @@ void br_open_label(br_dist *d, br_open *o, const char *fmt, ...) BR_PRINTF(3, 4)
 void br_open_why(br_dist *d, br_open *o, const char *fmt, ...) BR_PRINTF(3, 4);
 /* Rows of a and b meet in one stage. Their rules must fit: none with any, one with one, partitions with partitions. */
 br_open *br_open_merge(br_dist *d, const br_open *a, const br_open *b);
+/* The text becomes another one of which parts of a side's rows give parts of the result, still. */
+void br_keep_sides(br_open *o, const char *before, const char *after);
 void br_one_task(br_drel *r, const char *reason); /* a NONE relation becomes a one-task one */
 bool br_is_one(const br_drel *r);                 /* one branch, rule ONE or NONE */
 bool br_is_constant(const br_drel *r);            /* one branch, rule NONE */

@@ -231,6 +231,13 @@ bool br_shares_exchange(br_dist *d, const br_drel *r, const br_hash_keys *k, uin
   return false;
 }
 
+/* All that is read here is one side, as long as nothing needs what is together. */
+static void give_sides(br_drel *r) {
+  br_open *o = r->branches[0].open;
+  for (size_t i = 0; i < o->n_inputs; i++) o->inputs[i].side = o->inputs[0].number + 1;
+  o->sides_of = r->branches[0].sql;
+}
+
 br_status br_exchange_hash_into(br_dist *d, br_drel *r, const br_hash_keys *k, uint32_t n, const char *why,
                                 br_error *err) {
   uint32_t *producers;
@@ -246,6 +253,7 @@ br_status br_exchange_hash_into(br_dist *d, br_drel *r, const br_hash_keys *k, u
   size_t n_producers = r->n_branches;
   read_all(d, r, producers, NULL, n_producers, BR_RULE_PARTITIONS, BR_EX_HASH, r->ordered);
   give_keys(d, r, k);
+  if (!r->ordered) give_sides(r);
   if (n_producers == 1) remember_keys(d, r, producers[0], k);
   br_set_clustering(d, r, k, true);
   r->needed = needed;

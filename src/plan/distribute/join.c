@@ -143,10 +143,21 @@ static const char *label_of(const br_node *n, const join_kind *kind) {
   return "join";
 }
 
+/* Parts of a side's rows may be joined with all of the other one where that may be broadcast. */
+static void keep_sides(br_open *o, const join_kind *kind, const br_drel *l, const br_drel *r, const br_drel *out) {
+  const br_open *lo = l->branches[0].open, *ro = r->branches[0].open;
+  bool left = lo->sides_of == l->branches[0].sql && kind->right_may_broadcast;
+  bool right = ro->sides_of == r->branches[0].sql && kind->left_may_broadcast;
+  for (size_t i = 0; i < o->n_inputs; i++)
+    if (i < lo->n_inputs ? !left : !right) o->inputs[i].side = 0;
+  if (left || right) o->sides_of = out->branches[0].sql;
+}
+
 static br_status emit_join(br_dist *d, const br_node *n, const join_kind *kind, const br_drel *l, const br_drel *r,
                            const char *how, br_drel *out, br_error *err) {
   br_open *o = br_open_merge(d, l->branches[0].open, r->branches[0].open);
   BR_TRY(br_emit_two(d, n, l, r, o, out, err));
+  keep_sides(o, kind, l, r, out);
   br_open_label(d, o, "%s%s", label_of(n, kind), how);
   br_mark_chance(out, n->kind == BR_NODE_ASOF_JOIN || br_volatile(br_j_get(n->json, "conditions")) ||
                           br_volatile(br_j_get(n->json, "condition")) || br_volatile(br_j_get(n->json, "predicate")));
@@ -288,6 +299,7 @@ static void add_filter(br_dist *d, br_drel *r, const br_hash_keys *own, const br
     branches[i].sql = br_arena_printf(d->arena, "SELECT t.*\nFROM %s t%s", br_block(d, r->branches[i].sql),
                                       filter_text(d, own, keyed, number));
     branches[i].plain_read = -1;
+    br_keep_sides(branches[i].open, r->branches[i].sql, branches[i].sql);
   }
   r->branches = branches;
 }
