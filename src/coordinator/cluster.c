@@ -138,6 +138,7 @@ static br_status on_join(br_cluster *c, br_flight_call *call, const void *body, 
   w->incarnation = 1;
   w->slots = j->slots;
   w->threads = j->threads;
+  w->gpus = j->gpus;
   w->memory_bytes = j->memory_bytes;
   w->pid = j->pid;
   w->uri = br_strdup(j->uri);
@@ -266,6 +267,14 @@ uint32_t br_cluster_threads(const br_cluster *c) {
   void *v = NULL;
   for (size_t it = 0; br_map_next(c->workers, &it, NULL, &v);) threads += ((const br_worker *)v)->threads;
   return threads;
+}
+
+uint32_t br_cluster_most_gpus(const br_cluster *c) {
+  uint32_t most = 0;
+  void *v = NULL;
+  for (size_t it = 0; br_map_next(c->workers, &it, NULL, &v);)
+    if (((const br_worker *)v)->gpus > most) most = ((const br_worker *)v)->gpus;
+  return most;
 }
 
 uint32_t br_cluster_ids(const br_cluster *c, uint32_t *ids, uint32_t most) {

@@ -17,6 +17,7 @@ typedef struct br_worker {
   int pid;
   char *uri, *unix_path, *host_id;
   uint64_t last_seq; /* of reports */
+  uint32_t gpus;
   uint64_t pss_peak_bytes, spilled_bytes, served_bytes;
   br_flight_call *join; /* its command stream */
   bool draining;
@@ -49,6 +50,7 @@ int br_cluster_port(const br_cluster *c);
 size_t br_cluster_size(const br_cluster *c);
 uint32_t br_cluster_slots(const br_cluster *c);
 uint32_t br_cluster_threads(const br_cluster *c);
+uint32_t br_cluster_most_gpus(const br_cluster *c);                                  /* that one worker has */
 uint32_t br_cluster_ids(const br_cluster *c, uint32_t *ids, uint32_t most);          /* of the workers; how many */
 uint64_t br_cluster_memory_bytes(const br_cluster *c);                               /* of all workers */
 const br_worker *br_cluster_find(const br_cluster *c, uint32_t worker);              /* NULL: gone */

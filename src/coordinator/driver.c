@@ -24,6 +24,7 @@ void br_driver_publish_counts(br_driver *d) {
   d->n_workers = (uint32_t)br_cluster_size(d->cluster);
   d->n_slots = br_cluster_slots(d->cluster);
   d->n_threads = br_cluster_threads(d->cluster);
+  d->most_gpus = br_cluster_most_gpus(d->cluster);
   d->memory_bytes = br_cluster_memory_bytes(d->cluster);
   pthread_cond_broadcast(&d->changed);
   pthread_mutex_unlock(&d->lock);
@@ -98,6 +99,13 @@ uint32_t br_driver_slots(br_driver *d) {
 uint32_t br_driver_threads(br_driver *d) {
   pthread_mutex_lock(&d->lock);
   uint32_t n = d->n_threads;
+  pthread_mutex_unlock(&d->lock);
+  return n;
+}
+
+uint32_t br_driver_most_gpus(br_driver *d) {
+  pthread_mutex_lock(&d->lock);
+  uint32_t n = d->most_gpus;
   pthread_mutex_unlock(&d->lock);
   return n;
 }

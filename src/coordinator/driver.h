@@ -43,6 +43,7 @@ void br_driver_refusal(br_driver *d, br_error *out);
 /* Any thread: the workers get to know a function that queries call, each once; and forget it when none does any more. */
 void br_driver_function(br_driver *d, const Brant__Pb__Function *f);
 void br_driver_drop_function(br_driver *d, uint64_t id);
+uint32_t br_driver_most_gpus(br_driver *d);    /* of one worker */
 uint32_t br_driver_slots(br_driver *d);        /* any thread; of the workers now */
 uint32_t br_driver_threads(br_driver *d);      /* any thread; of all workers */
 uint32_t br_driver_workers(br_driver *d);      /* any thread */

@@ -11,7 +11,11 @@
 static void on_joined(void *arg, const br_worker *w) {
   br_driver *d = arg;
   br_driver_functions_joined(d, w->id);
-  br_event e = {.kind = BR_EV_WORKER_JOINED, .worker = w->id, .incarnation = w->incarnation, .slots = w->slots};
+  br_event e = {.kind = BR_EV_WORKER_JOINED,
+                .worker = w->id,
+                .incarnation = w->incarnation,
+                .slots = w->slots,
+                .gpus = w->gpus > 0};
   br_driver_greet(d, w->id); /* before it gets tasks */
   br_driver_step(d, &e);
   br_driver_publish_counts(d);

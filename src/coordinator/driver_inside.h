@@ -39,7 +39,7 @@ struct br_driver {
 
   pthread_mutex_t lock;
   pthread_cond_t changed;
-  uint32_t n_workers, n_slots, n_threads;
+  uint32_t n_workers, n_slots, n_threads, most_gpus;
   uint64_t memory_bytes; /* of all workers */
   br_error refused;      /* the last join that was; code 0: none */
 };

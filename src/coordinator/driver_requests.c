@@ -64,6 +64,15 @@ static const uint32_t *near(const br_stage_run *r, br_arena *arena) {
   return out;
 }
 
+/* Does a function run in its tasks that wants GPUs? */
+static bool calls_gpus(const br_query *q, const br_stage *st) {
+  for (size_t k = 0; k < st->n_steps; k++)
+    for (size_t c = 0; c < st->steps[k].n_calls; c++)
+      for (size_t f = 0; f < q->n_functions; f++)
+        if (q->functions[f].id == st->steps[k].calls[c].function && q->functions[f].gpus > 0) return true;
+  return false;
+}
+
 br_sched_stage *br_driver_stages(const br_query *q, br_arena *arena) {
   br_sched_stage *stages = br_arena_alloc(arena, q->n_runs * sizeof *stages + 1);
   for (size_t i = 0; i < q->n_runs; i++) {
@@ -84,6 +93,7 @@ br_sched_stage *br_driver_stages(const br_query *q, br_arena *arena) {
                                  .result = i + 1 == q->n_runs,
                                  .near = near(&q->runs[i], arena),
                                  .splittable = br_stage_splittable(s),
+                                 .gpu = calls_gpus(q, s),
                                  .outlives = q->shared_dir != NULL,
                                  .adapts = br_query_adapts(q, (uint32_t)i)};
   }

@@ -260,17 +260,24 @@ static bool calls(const br_stages *stages, uint64_t id) {
   return false;
 }
 
-void br_functions_use(brant_session *s, br_query *q, const br_stages *stages) {
+br_status br_functions_use(brant_session *s, br_query *q, const br_stages *stages, br_error *err) {
   br_functions *all = s->functions;
+  uint32_t gpus = br_driver_most_gpus(s->driver);
   q->functions = br_calloc(all->n + 1, sizeof *q->functions);
   for (size_t i = 0; i < all->n; i++) {
     const function *f = all->items[i];
     if (f->dropped || !calls(stages, f->pb.id)) continue;
+    if (f->pb.gpus > gpus)
+      return br_fail(err, BR_INVALID, BR_BLAME_USER,
+                     "function %s wants %g GPUs a process, and no worker has more than %u (brant worker --gpus N)",
+                     f->shown, f->pb.gpus, gpus);
     q->functions[q->n_functions++] = (br_query_function){.id = f->pb.id,
                                                          .batch_rows = f->pb.batch_size,
                                                          .concurrency = f->pb.concurrency,
                                                          .max_retries = f->pb.max_retries,
-                                                         .timeout_ms = f->pb.timeout_ms};
+                                                         .timeout_ms = f->pb.timeout_ms,
+                                                         .gpus = f->pb.gpus};
     br_driver_function(s->driver, &f->pb);
   }
+  return BR_OK;
 }

@@ -23,6 +23,6 @@ uint64_t br_functions_bound(const br_functions *f);
 /* Those that the plan may call, for br_plan_steps and br_distribute; borrowed until the next registration. */
 const br_udf *br_functions_all(br_functions *f, size_t *n);
 /* The query calls these: it keeps their options, and the workers get to know them. */
-void br_functions_use(struct brant_session *s, br_query *q, const br_stages *stages);
+BR_MUST_USE br_status br_functions_use(struct brant_session *s, br_query *q, const br_stages *stages, br_error *err);
 
 #endif

@@ -137,8 +137,9 @@ static char **child_environment(const char *secret, char **entry) {
   return env;
 }
 
-static br_status spawn_one(br_local_workers *w, const char *path, pid_t *pid, br_error *err) {
-  char threads[16], memory[32], fd[16], executors[16];
+static br_status spawn_one(br_local_workers *w, uint32_t number, const char *path, pid_t *pid, br_error *err) {
+  char threads[16], memory[32], fd[16], executors[16], share[32];
+  snprintf(share, sizeof share, "%u/%u", number, w->o.count);
   snprintf(threads, sizeof threads, "%u", w->o.threads);
   snprintf(memory, sizeof memory, "%llu", (unsigned long long)w->o.memory_bytes);
   snprintf(executors, sizeof executors, "%u", w->o.executors > 0 ? w->o.executors : 1);
@@ -154,6 +155,8 @@ static br_status spawn_one(br_local_workers *w, const char *path, pid_t *pid, br
                   memory,
                   (char *)"--executors",
                   executors,
+                  (char *)"--gpu-share",
+                  share,
                   (char *)"--temp-dir",
                   w->temp_dir,
                   (char *)"--secret-env",
@@ -206,7 +209,7 @@ br_status br_local_workers_start(br_local_workers *w, br_error *err) {
       return br_fail_errno(err, errno, BR_BLAME_INTERNAL, "cannot duplicate a pipe");
   }
   for (uint32_t i = 0; i < w->o.count; i++)
-    if (w->pids[i] == 0) BR_TRY(spawn_one(w, path, &w->pids[i], err));
+    if (w->pids[i] == 0) BR_TRY(spawn_one(w, i, path, &w->pids[i], err));
   br_error_clear(&w->why);
   return BR_OK;
 }

@@ -541,7 +541,13 @@ static br_status distribute_query(brant_session *s, br_plan *plan, br_planned *p
   p->query = new_query(s, planned);
   p->query->slots = slots;
   p->query->threads = br_driver_threads(s->driver);
-  if (calls) br_functions_use(s, p->query, stages);
+  if (calls) {
+    br_status status = br_functions_use(s, p->query, stages, err);
+    if (status != BR_OK) {
+      br_stages_free(stages);
+      return status;
+    }
+  }
   p->query->eager = choose_eager(s, bytes);
   return fill_query(s, p->query, stages, slots, err);
 }

@@ -87,6 +87,7 @@ typedef struct br_query_function {
   uint64_t id;
   uint32_t batch_rows, concurrency, max_retries;
   uint64_t timeout_ms;
+  double gpus;
 } br_query_function;
 
 typedef struct br_query {

@@ -4,7 +4,7 @@
  * longest), in it the lowest stage with ready tasks (what is made again comes first), in it a task that lies on a worker with a free slot, else
  * one that may run anywhere, else one that would rather be elsewhere: a slot is never kept free for locality. The worker with the
  * lowest share of used slots gets it (ties: the one that waited longest). A task does not go back to the worker where it failed last as long as there is
- * another one, even if it must wait for that. One thread. O(queries + free workers) a placement.
+ * another one, even if it must wait for that; one that calls a function with GPUs goes where some are. One thread. O(queries + free workers) a placement.
  */
 #include "schedule/state.h"
 
@@ -13,7 +13,16 @@ static bool less_busy(const sched_worker *a, const sched_worker *b) {
   return l != r ? l < r : a->served < b->served;
 }
 
+/* Without any worker that has GPUs it goes anywhere, and says there what is missing. */
+static bool has_gpus(const br_sched *s, const sched_task *t, const sched_worker *w) {
+  if (!t->gpu || w->gpus) return true;
+  for (uint32_t i = 0; i < s->n_workers; i++)
+    if (s->workers[i].gpus && s->workers[i].state == SCHED_LIVE && !s->workers[i].draining) return false;
+  return true;
+}
+
 bool br_sched_may_go(const br_sched *s, const sched_task *t, const sched_worker *w) {
+  if (!has_gpus(s, t, w)) return false;
   return t->avoid == 0 || t->avoid != w->id || s->n_usable < 2;
 }
 
@@ -24,6 +33,7 @@ static uint32_t choose_worker(const br_sched *s, const sched_task *t, const sche
     uint32_t w = s->free[i];
     if (t && !br_sched_may_go(s, t, &s->workers[w])) continue;
     if (st && (1 + w >= st->n_lists || st->lists[1 + w].head == BR_SCHED_NONE)) continue;
+    if (st && !has_gpus(s, &st->tasks[st->lists[1 + w].head], &s->workers[w])) continue;
     if (best == BR_SCHED_NONE || less_busy(&s->workers[w], &s->workers[best])) best = w;
   }
   return best;

@@ -62,6 +62,7 @@ typedef struct br_sched_stage {
   bool splittable; /* an attempt may do its work in passes (RUN with passes > 1), each over a part of its keys */
   const uint32_t
       *near;     /* [tasks], or NULL: the worker (id) that has what the task reads beside its inputs, 0: none; a wish */
+  bool gpu;      /* its tasks go to workers with GPUs, if there is one */
   bool outlives; /* its outputs do not die with the worker that made them (shared files) */
   bool
       adapts; /* when all that it reads is committed, and it has not started, BR_ACT_ASK asks for its tasks and inputs */
@@ -96,6 +97,7 @@ typedef struct br_event {
   const br_sched_stage *stages;
   size_t n_stages;
   uint32_t worker, incarnation, slots;
+  bool gpus; /* BR_EV_WORKER_JOINED: it has some */
   br_attempt_id attempt;
   const br_attempt_id *attempts;
   size_t n_attempts;

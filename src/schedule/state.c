@@ -118,6 +118,7 @@ void br_sched_init_stage(sched_stage *st, const br_sched_stage *from) {
   st->reads = br_calloc(from->tasks * from->n_inputs, sizeof *st->reads);
   for (uint32_t t = 0; t < from->tasks; t++) {
     sched_task *task = &st->tasks[t];
+    task->gpu = from->gpu;
     task->running_on = task->output_at = task->list = task->prev = task->next = BR_SCHED_NONE;
   }
   st->counts[BR_TASK_PENDING] = from->tasks;

@@ -53,6 +53,7 @@ typedef struct sched_task {
   bool voided : 1;     /* what it wrote mixes lost inputs; inside one void pass only */
   bool twin : 1;       /* it has a second attempt under way, in sched.twins */
   uint8_t ladder : 2;  /* SCHED_SHARED .. */
+  bool gpu : 1;        /* goes to a worker with GPUs */
   bool bound : 1;      /* its attempt under way was started with inputs that were being written */
   uint8_t charged;     /* failures that count against max_attempts */
   uint8_t deaths;      /* executors and workers that died under it, in quarters of an executor */
@@ -142,6 +143,7 @@ typedef struct sched_strikes {
 typedef enum sched_worker_state { SCHED_FREE, SCHED_LIVE, SCHED_GONE } sched_worker_state;
 typedef struct sched_worker {
   sched_worker_state state;
+  bool gpus;               /* it has some */
   bool alone;              /* an attempt runs here that must be alone */
   uint64_t kept_for;       /* ticket of the sched_wait that it is kept for, 0: none */
   bool draining, released; /* released: it may go; it has nothing any more */

@@ -118,6 +118,7 @@ static void revive(br_sched *s, sched_worker *w, const br_event *e) {
   w->draining = w->released = w->alone = false;
   w->kept_for = 0;
   w->incarnation = e->incarnation;
+  w->gpus = e->gpus;
   w->n_slots = e->slots < 1 ? 1 : e->slots > BR_SCHED_MAX_SLOTS ? BR_SCHED_MAX_SLOTS : e->slots;
   w->slots = br_calloc(w->n_slots, sizeof *w->slots);
   w->heard_ms = w->joined_ms = s->now_ms;

@@ -111,6 +111,7 @@ void br_udf_process_reap(br_udf_process *p);
 void br_udf_process_watch(br_udf_process *p, uint64_t now_ms);
 /* For the connection c, or whoever it was busy with (NULL). */
 void br_udf_process_describe(const br_udf_process *p, const br_udf_connection *c, br_error *why);
+void br_udf_process_end(br_udf_process *p);  /* one without connections, now */
 void br_udf_process_free(br_udf_process *p); /* gone, or the loop ends: then it is killed and waited for */
 
 /* ---- pool.c */

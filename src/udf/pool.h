@@ -31,7 +31,11 @@ typedef struct br_udf_options {
   const char *script;  /* udf_process.py; NULL: the interpreter is asked for `-m brant.udf_process` */
   const char *python;  /* of functions that name no interpreter; NULL: python3 */
   const char *command; /* a program instead of an interpreter (tests); NULL: none */
-  uint64_t idle_ms;    /* a pool without connections for so long ends its processes */
+  bool gpus_given;     /* gpus of them, instead of all that are visible */
+  uint32_t gpus;
+  uint32_t gpu_share,
+      gpu_shares;   /* workers of one machine: this one has those with index % gpu_shares == gpu_share; 0: all */
+  uint64_t idle_ms; /* a pool without connections for so long ends its processes */
   /* A connection, or why there is none (err->code, fd -1). The receiver owns fd. owner: what br_udf_open was given. */
   void (*ready)(void *arg, void *owner, uint64_t request, int fd, int pid, const br_error *err);
   /* How the process of a connection ended, whose owner asked. `why` is never empty. Retryable: that process was busy with the batch of
@@ -54,7 +58,8 @@ void br_udf_owner_gone(br_udf_pools *p, void *owner); /* an executor died: nothi
 void br_udf_reap(br_udf_pools *p);                    /* SIGCHLD */
 void br_udf_pools_stop(br_udf_pools *p);              /* kills all processes */
 bool br_udf_pools_gone(const br_udf_pools *p);
-void br_udf_pools_free(br_udf_pools *p); /* kills and waits for what is left; NULL is fine */
+void br_udf_pools_free(br_udf_pools *p);     /* kills and waits for what is left; NULL is fine */
+uint32_t br_udf_gpus(const br_udf_pools *p); /* of this worker */
 /* Pids of the processes that run now, for gauges. */
 size_t br_udf_pids(const br_udf_pools *p, int *pids, size_t most);
 

@@ -457,6 +457,14 @@ void br_udf_process_watch(br_udf_process *p, uint64_t now_ms) {
   check_time(p);
 }
 
+void br_udf_process_end(br_udf_process *p) {
+  br_udf_process_kill(p, NULL);
+  while (!p->reaped && waitpid(p->pid, &p->wait_status, 0) < 0 && errno == EINTR) continue;
+  p->reaped = true;
+  p->ended_ms = br_now_ms();
+  br_udf_gpus_give(p); /* the rest of it goes when its output was read to the end */
+}
+
 void br_udf_process_free(br_udf_process *p) {
   if (p->pid > 0 && !p->reaped) {
     kill(-p->pid, SIGKILL);

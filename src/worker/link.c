@@ -368,6 +368,7 @@ static void send_join(br_node *n) {
   j.uri = n->uri, j.unix_path = n->unix_path ? n->unix_path : (char *)"", j.host_id = n->host_id;
   j.slots = n->o->slots * n->o->executors, j.threads = n->o->threads, j.memory_bytes = n->o->memory_bytes;
   j.pid = (int32_t)getpid();
+  j.gpus = br_udf_gpus(n->udf);
   j.secret = n->o->secret;
   br_buf b = {0};
   br_pb_pack(&j.base, &b);

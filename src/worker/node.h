@@ -69,7 +69,9 @@ typedef struct br_node_options {
   uint64_t drain_ms;       /* most between the first SIGTERM and the end; 0: it leaves at once */
   uint64_t join_wait_ms;   /* how long to look for a coordinator at the start */
   uint64_t rejoin_wait_ms; /* after one is lost; 0: not at all */
-  uint64_t udf_idle_ms;    /* processes of functions end after so long without use */
+  bool gpus_given;         /* udf/pool.h */
+  uint32_t gpus, gpu_share, gpu_shares;
+  uint64_t udf_idle_ms; /* processes of functions end after so long without use */
   bool help;
 } br_node_options;
 BR_MUST_USE br_status br_node_options_parse(int argc, char **argv, br_node_options *o, br_error *err);

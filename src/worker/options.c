@@ -37,6 +37,8 @@ const char br_node_usage[] =
     "  --drain SECONDS        after SIGTERM: finish tasks and serve what others need, at most that long (default: 60)\n"
     "  --join-wait SECONDS    how long to look for the coordinator at the start (default: 60)\n"
     "  --rejoin-wait SECONDS  how long to look for it when it is lost; 0: this worker ends (default: 60)\n"
+    "  --gpus N               GPUs for users' functions (default: those of CUDA_VISIBLE_DEVICES, else /dev/nvidia<n>)\n"
+    "  --gpu-share K/N        every N-th of them, from number K on: for several workers on one machine\n"
     "  --udf-idle SECONDS     processes of users' functions end after so long without use (default: 60)\n"
     "  --parent-fd N          a pipe: its end is the parent's, and this worker's too\n";
 
@@ -58,6 +60,8 @@ enum {
   O_JOIN_WAIT,
   O_REJOIN_WAIT,
   O_UDF_IDLE,
+  O_GPUS,
+  O_GPU_SHARE,
   O_PARENT
 };
 
@@ -78,6 +82,8 @@ static const struct option long_options[] = {{"join", 1, NULL, O_JOIN},
                                              {"join-wait", 1, NULL, O_JOIN_WAIT},
                                              {"rejoin-wait", 1, NULL, O_REJOIN_WAIT},
                                              {"udf-idle", 1, NULL, O_UDF_IDLE},
+                                             {"gpus", 1, NULL, O_GPUS},
+                                             {"gpu-share", 1, NULL, O_GPU_SHARE},
                                              {"parent-fd", 1, NULL, O_PARENT},
                                              {"help", 0, NULL, 'h'},
                                              {NULL, 0, NULL, 0}};
@@ -93,6 +99,13 @@ static br_status number(const char *option, const char *text, unsigned long min,
   }
   *out = (uint32_t)v;
   return BR_OK;
+}
+
+static br_status take_share(const char *v, br_node_options *o, br_error *err) {
+  int end = 0;
+  if (sscanf(v, "%4u/%4u%n", &o->gpu_share, &o->gpu_shares, &end) == 2 && v[end] == 0 && o->gpu_share < o->gpu_shares)
+    return BR_OK;
+  return br_fail(err, BR_INVALID, BR_BLAME_USER, "--gpu-share %.40s: K/N is wanted, K from 0 to N - 1", v);
 }
 
 static void set(char **field, const char *value) {
@@ -142,6 +155,8 @@ static br_status take(br_node_options *o, int c, const char *v, br_error *err) {
     case O_DRAIN: return take_seconds("drain", v, &o->drain_ms, err);
     case O_JOIN_WAIT: return take_seconds("join-wait", v, &o->join_wait_ms, err);
     case O_REJOIN_WAIT: return take_seconds("rejoin-wait", v, &o->rejoin_wait_ms, err);
+    case O_GPUS: o->gpus_given = true; return number("gpus", v, 0, 64, &o->gpus, err);
+    case O_GPU_SHARE: return take_share(v, o, err);
     case O_UDF_IDLE: return take_seconds("udf-idle", v, &o->udf_idle_ms, err);
     case O_THREADS: return number("threads", v, 0, 4096, &o->threads, err);
     case O_EXECUTORS: return number("executors", v, 1, BR_NODE_MAX_EXECUTORS, &o->executors, err);

@@ -353,6 +353,29 @@ static void gpus_are_given_out(void **state) {
   unsetenv("BRANT_SECRET");
 }
 
+static void idle_processes_give_their_gpus_back(void **state) {
+  test t;
+  (void)state;
+  setenv("CUDA_VISIBLE_DEVICES", "4,7", 1);
+  setup(&t, "exec cat <&3 >/dev/null", 60000);
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  assert_int_equal(br_udf_gpus(t.p), 2);
+  Brant__Pb__Function one = function(1, "one"), two = function(2, "two");
+  one.gpus = 1, two.gpus = 2;
+  br_udf_function(t.p, &one), br_udf_function(t.p, &two);
+  br_udf_start(t.p, 1);
+  assert_int_equal(count(&t), 2);
+  br_udf_open(t.p, &owner_a, 1, 2, &attempt); /* nobody is connected to the others */
+  assert_int_equal(t.ready[0].err.code, 0);
+  until(&t, count(&t) == 1);
+  br_udf_open(t.p, &owner_a, 2, 1, &attempt);
+  assert_non_null(strstr(t.ready[1].err.message, "worker 5 has 2 GPUs, and other processes use them now"));
+  br_udf_close(t.p, &owner_a, 1, BRANT__PB__UDF_END__UDF_END_DONE);
+  br_udf_open(t.p, &owner_a, 3, 1, &attempt);
+  assert_int_equal(t.ready[2].err.code, 0);
+  teardown(&t);
+}
+
 static void stopping_kills_all(void **state) {
   test t;
   (void)state;
@@ -380,6 +403,7 @@ int main(void) {
       cmocka_unit_test(idle_ones_go_and_dropped_ones_too),
       cmocka_unit_test(what_cannot_start_says_why),
       cmocka_unit_test(gpus_are_given_out),
+      cmocka_unit_test(idle_processes_give_their_gpus_back),
       cmocka_unit_test(stopping_kills_all),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
