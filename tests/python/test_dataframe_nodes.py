@@ -47,6 +47,44 @@ def test_as_reported_against_others(session, df):
     assert df.limit(10).cross_join(few).count_rows() == 30
 
 
+def test_a_stateful_function_before_into_partitions(session):
+    """Over 1,000 rows; with more processes than cores."""
+    @brant.cls(concurrency=3)
+    class Counter:
+        def __init__(self):
+            self.seen = 0
+
+        @brant.method(return_dtype=int, batch=True, batch_size=100)
+        def number(self, ids: list) -> list:
+            self.seen += len(ids)
+            return [i * 2 for i in ids]
+
+    frame = brant.range(1000, session=session).select("id", n=Counter().number(col("id"))).into_partitions(5)
+    assert frame.agg(n=f.count(), s=col("n").sum()).to_pylist() == [{"n": 1000, "s": 999 * 1000}]
+    assert sorted(frame.to_pydict()["n"]) == [i * 2 for i in range(1000)]
+
+
+def test_asof_joins_of_sparse_groups(session, tmp_path):
+    """Many groups with few rows each, some on one side alone, over several partitions: no match is lost."""
+    import duckdb
+    con = duckdb.connect()
+    for name, every, n in (("l", 3, 4000), ("r", 7, 3000)):
+        for part in range(4):
+            con.execute(f"COPY (SELECT hash(i * {every}) % 900 + {0 if name == 'l' else 50} AS g, hash(i) % 1000 AS t, i FROM range({n}) x(i) "
+                        f"WHERE i % 4 = {part}) TO '{tmp_path}/{name}{part}.parquet'")
+    left, right = (brant.read_parquet(f"{tmp_path}/{n}*.parquet", session=session) for n in "lr")
+    session.set("partitions", 5)
+    session.set("broadcast_bytes", "0")
+    try:
+        got = left.join_asof(right.select("g", "t", v=col("t")), on="t", by="g").agg(n=f.count(), m=col("v").count(), s=col("v").sum()).to_pylist()
+    finally:
+        session.set("partitions", 0)
+        session.set("broadcast_bytes", str(32 << 20))
+    n, m, s = con.execute(f"SELECT count(*), count(r.t), sum(r.t)::BIGINT FROM '{tmp_path}/l*.parquet' l ASOF LEFT JOIN '{tmp_path}/r*.parquet' r "
+                          "ON l.g = r.g AND l.t >= r.t").fetchone()
+    assert got == [{"n": n, "m": m, "s": s}] and 1000 < m < n == 4000
+
+
 def test_a_join_broadcasts_what_is_asked(session, df, tmp_path):
     df.into_partitions(4).write_parquet(tmp_path / "files")
     df = brant.read_parquet(tmp_path / "files", session=session)
