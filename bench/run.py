@@ -4,15 +4,18 @@
     python bench/run.py                          everything, scale 1
     python bench/run.py tpch --scale 10 --runs 3 one part
     python bench/run.py faults --scale 10        one of four workers is killed in the middle of q9 and q18, staged and eager
+    python bench/run.py skew                     a key with half of the rows, in joins and group-bys
     python bench/run.py start|shuffle|flight|scheduler
 
 tpch: brant (--distribute always, 2 workers of 1 thread) against one DuckDB process of 2 threads, the same files, in turn: a run of the one,
 a run of the other. CPU seconds are those of DuckDB's process and of brant's executors.
 """
 import argparse
+import json
 import os
 import pathlib
 import resource
+import shutil
 import signal
 import statistics
 import subprocess
@@ -151,6 +154,54 @@ def bench_faults(a):
                   flush=True)
 
 
+SKEW = {
+    "join": "SELECT count(*), sum(f.v + d.w), min(f.s) FROM {facts} f JOIN dims d ON f.k = d.k",
+    "left join": "SELECT count(d.w), sum(f.v), min(f.s) FROM {facts} f LEFT JOIN dims d ON f.k = d.k",
+    "group by": "SELECT count(*), sum(n) FROM (SELECT k, count(*) AS n, sum(v) AS s FROM {facts} GROUP BY k)",
+    "group by, whole": "SELECT count(*), sum(m) FROM (SELECT k, median(v) AS m FROM {facts} GROUP BY k)",
+}
+
+
+def bench_skew(a):
+    """A key with half of the rows against keys of a few rows each, in turn; staged, joins by hash."""
+    import duckdb
+    folder = pathlib.Path(os.environ.get("TMPDIR", "/tmp")) / f"brant-bench-skew-{os.getpid()}"
+    folder.mkdir()
+    con = duckdb.connect(config={"threads": 2})
+    rows = int(float(a.rows)) // 8
+    for i in range(8):
+        key = f"({i} * {rows} + i) * 7919 % 1000003"
+        for name, k in (("even", key), ("skewed", f"CASE WHEN i % 2 = 0 THEN 7 ELSE {key} END")):
+            con.execute(f"COPY (SELECT {k} AS k, i AS v, 'text ' || i AS s FROM range({rows}) t(i)) TO '{folder}/{name}-{i}.parquet'")
+    con.execute(f"COPY (SELECT i AS k, i * 3 AS w FROM range(1000003) t(i)) TO '{folder}/dims.parquet'")
+    print(f"\nA key with half of {rows * 8} rows, against even keys: 2 workers x 1 thread, staged; medians of {a.runs}")
+    print("| query | even s | skewed s | ratio | ratio, adaptive = false | adapted |")
+    print("|---|---|---|---|---|---|")
+    sessions = {}
+    try:
+        for adaptive in ("true", "false"):
+            s = brantlib.Session(workers=2, threads=1, distribute="always", mode="staged",
+                                 settings={"broadcast_bytes": 0, "filter_bytes": 0, "adaptive": adaptive})
+            sessions[adaptive] = s
+            for name in ("even", "skewed", "dims"):
+                s.run(f"CREATE VIEW {name} AS SELECT * FROM '{folder}/{name}{'' if name == 'dims' else '-*'}.parquet'")
+        for label, text in SKEW.items():
+            took = {}
+            for _ in range(a.runs):
+                for adaptive, s in sessions.items():
+                    for facts in ("even", "skewed"):
+                        took.setdefault((adaptive, facts), []).append(brant_run(s, text.format(facts=facts))[0])
+            m = {k: statistics.median(v) for k, v in took.items()}
+            plan = json.loads(sessions["true"].explain(text.format(facts="skewed"), True, True))
+            said = "; ".join(st["measured"]["adapted"] for st in plan["stages"] if "adapted" in st["measured"])
+            print(f"| {label} | {m['true', 'even']:.2f} | {m['true', 'skewed']:.2f} | {m['true', 'skewed'] / m['true', 'even']:.2f} "
+                  f"| {m['false', 'skewed'] / m['false', 'even']:.2f} | {said} |", flush=True)
+    finally:
+        for s in sessions.values():
+            s.close()
+        shutil.rmtree(folder)
+
+
 def timed(command, n):
     seconds = []
     for _ in range(n):
@@ -179,12 +230,13 @@ def program(name, *args):
 
 def main():
     ap = argparse.ArgumentParser()
-    ap.add_argument("part", nargs="?", default="all", choices=["all", "tpch", "start", "shuffle", "flight", "scheduler", "faults"])
+    ap.add_argument("part", nargs="?", default="all",
+                    choices=["all", "tpch", "start", "shuffle", "flight", "scheduler", "faults", "skew"])
     ap.add_argument("--scale", default="1")
     ap.add_argument("--runs", type=int, default=5)
     ap.add_argument("--queries", default="")
     ap.add_argument("--memory", type=int, default=0, help="bytes a worker; 0: the default")
-    ap.add_argument("--rows", default="10000000", help="of the shuffle benchmark")
+    ap.add_argument("--rows", default="10000000", help="of the shuffle and skew benchmarks")
     ap.add_argument("--mode", default="auto", choices=["auto", "staged", "eager"], help="of tpch")
     ap.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     a = ap.parse_args()
@@ -192,6 +244,8 @@ def main():
         bench_tpch(a)
     if a.part in ("all", "faults"):
         bench_faults(a)
+    if a.part in ("all", "skew"):
+        bench_skew(a)
     if a.part in ("all", "start"):
         bench_start(a)
     if a.part in ("all", "shuffle"):
