@@ -7,7 +7,7 @@ SCALE ?= 1
 SECONDS ?= 120
 SEED ?= 1
 
-.PHONY: help deps deps-test build demo check test unit sql cluster python ray interop sim sim-planted chaos bench bench-peers bench-udf format lint asan ubsan tsan fuzz clean
+.PHONY: help deps deps-test build demo check test unit sql cluster python ray interop sim sim-planted chaos bench bench-peers bench-udf bench-udf-memory format lint asan ubsan tsan fuzz clean
 help: ## this list
 	@awk -F':.*## ' '/^[a-z -]+:.*## / { printf "  make %-30s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -43,6 +43,8 @@ bench-peers: deps-test build ## brant beside Daft, Spark, Sail, Vane and DuckDB:
 
 bench-udf: deps-test build ## what a function costs a row, beside Daft's and Ray Data's (installed into build/peers)
 	@$(PY) bench/udf_bench.py
+bench-udf-memory: deps-test build ## 10 GB through a function, each worker with all its processes below 1 GB
+	@$(PY) bench/udf_memory.py
 
 format: deps-test ## clang-format over our sources
 	@git ls-files '*.c' '*.h' | xargs clang-format -i

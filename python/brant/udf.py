@@ -278,14 +278,15 @@ class _Callable:
     def _function(self, fixed, formats):
         o, owner = self._options, self._owner
         cls = owner._cls if owner else None
-        spec = {"name": self._fn.__qualname__, "kind": self._call, "formats": formats or ["arrow"], "on_error": o.on_error,
+        name = self._fn.__qualname__.replace("._brant_call", ".__call__")
+        spec = {"name": name, "kind": self._call, "formats": formats or ["arrow"], "on_error": o.on_error,
                 "max_concurrency": o.max_concurrency, "function": None if owner else self._fn, "fixed": fixed,
                 "method": self._fn.__name__ if owner else None}
         body = _dumps(spec, cls or self._fn)
         state, key = owner._state() if owner else (None, "")
         payload = pickle.dumps({"sys_path": _sys_path(), "sources": _sources(self._fn, getattr(cls, "__init__", None)), "body": body,
                                 "state": state, "state_key": key}, 5)
-        return _Function(o, o.name or self._fn.__qualname__.rpartition("<locals>.")[2], self._return_type, payload, self._call, key)
+        return _Function(o, o.name or name.rpartition("<locals>.")[2], self._return_type, payload, self._call, key)
 
 
 def _decorate(make, fn, options):

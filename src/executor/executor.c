@@ -180,6 +180,7 @@ static br_status limit_allocator(br_executor *x, uint64_t memory_bytes, br_error
 static br_status on_setup(br_executor *x, const Brant__Pb__ExecutorSetup *s, br_error *err) {
   if (x->ready) return br_fail(err, BR_CORRUPT, BR_BLAME_EXECUTOR, "the worker sent a second setup");
   br_log_set_name("executor", s->worker);
+  x->worker = s->worker;
   x->temp_dir = br_strdup(s->temp_dir);
   x->shuffle_dir = br_strdup(s->shuffle_dir);
   x->secret = br_strdup(s->secret);

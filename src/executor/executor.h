@@ -154,6 +154,7 @@ struct br_executor {
   br_sessions *sessions;
   br_outputs *outputs;
   char *temp_dir, *shuffle_dir, *secret;
+  uint32_t worker;
   uint64_t read_buffer_bytes, scatter_buffer_bytes; /* for one task */
   uint32_t peer_silent_ms;                          /* of readers */
   br_etask *tasks[BR_EXECUTOR_MAX_TASKS];           /* main thread */

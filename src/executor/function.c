@@ -364,7 +364,7 @@ static br_status user_error(br_function *f, const frame *fr, br_error *err) {
   const char *type = fr->payload + sizeof h, *message = type + h.type_bytes, *trace = message + h.message_bytes;
   br_buf where = {0};
   if (h.kind == BR_UDF_ERROR_LOAD)
-    br_buf_printf(&where, "%s() can't be loaded on worker", name_of(f));
+    br_buf_printf(&where, "%s() can't be loaded on worker %u", name_of(f), f->x->worker);
   else if (h.rows)
     br_buf_printf(&where, "%s() failed in rows %" PRIu64 " to %" PRIu64 " of task %s", name_of(f), h.first_row,
                   h.first_row + h.rows - 1, id);

@@ -4,6 +4,7 @@ import ctypes
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 
@@ -141,7 +142,7 @@ def test_a_missing_package(s, tmp_path):
         sys.path.remove(str(tmp_path))
         (tmp_path / "only_here_abc.py").unlink()
     made.register(s)
-    with pytest.raises(brant.Error, match="package 'only_here_abc' is missing"):
+    with pytest.raises(brant.Error, match=r"can't be loaded on worker [12]: ModuleNotFoundError.*package 'only_here_abc' is missing for .* on this worker"):
         s.execute(f"select sum({made.name}(i)) from range(10) t(i)").arrow()
 
 
@@ -253,3 +254,82 @@ def test_a_killed_worker_takes_its_processes_along():
         wait_for(lambda: not any(is_udf(p) for p in under), "processes of a killed worker are gone")
         # and queries go on elsewhere
         assert run(own, "select sum({0}(i))::bigint s from range(1000) t(i)", same).to_pylist() == [{"s": 499500}]
+
+
+def test_what_is_killed_says_so_in_the_end(s):
+    @brant.func(max_retries=1, batch_size=10)
+    def victim(x: int) -> int:
+        if x == 55:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return x
+
+    text = fails(s, victim)
+    assert "signal 9 (SIGKILL)" in text and "out of memory, or somebody killed it" in text and re.search(r"victim\(\) in rows 5\d to 5\d of task", text)
+
+
+def test_the_log_of_a_worker_says_what_failed(capfd):
+    @brant.func(on_error="log")
+    def picky(x: int) -> int:
+        if x == 7:
+            raise ValueError("seven is not for me")
+        return x
+
+    with brant.Session(workers=1, threads=1, distribute="always") as own:
+        assert run(own, "select sum({0}(i))::bigint s from range(10) t(i)", picky).to_pylist() == [{"s": 45 - 7}]
+        seen = ""
+
+        def logged():
+            nonlocal seen
+            seen += capfd.readouterr().err
+            return "picky, row 7: ValueError: seven is not for me" in seen
+
+        wait_for(logged, "the line in the worker's log")
+
+
+def test_too_much_to_send(s):
+    table = os.urandom(15 << 20)
+    f = brant.func(lambda x: table[x], return_dtype=int)
+    text = fails(s, f)
+    assert "takes 157" in text and "let it load large data itself" in text
+
+
+NOTEBOOK = """
+import brant
+scale = 3
+def helper(x):
+    return x * scale
+@brant.func
+def times(x: int) -> int:
+    return helper(x)
+@brant.cls
+class Adder:
+    def __init__(self, n):
+        self.n = n
+    def __call__(self, x: int) -> int:
+        return x + self.n + scale
+    @brant.method(return_dtype=int)
+    def fails(self, x):
+        return 1 // (x - x)
+with brant.init(workers=2, threads=1, distribute="always"):
+    add = Adder(100)
+    df = brant.range(10).select(times(brant.col("id")).alias("t"), add(brant.col("id")).alias("a"))
+    print(sorted(zip(*df.to_pydict().values())))
+    try:
+        brant.range(10).select(add.fails(brant.col("id"))).collect()
+    except brant.Error as e:
+        print("ZeroDivisionError" in str(e) and "Adder.fails" in str(e))
+    try:
+        brant.range(10).select(Adder("x")(brant.col("id"))).collect()
+    except brant.Error as e:
+        print("Adder.__call__() failed" in str(e))
+"""
+
+
+@pytest.mark.parametrize("how", ["-c", "-"])
+def test_functions_of_main(how):
+    """As in a notebook: __main__ has no file that workers could import."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    r = subprocess.run([sys.executable, how, *([NOTEBOOK] if how == "-c" else [])], input=NOTEBOOK if how == "-" else "", capture_output=True, text=True,
+                       timeout=LIMIT_S, env=env)
+    assert r.returncode == 0, r.stderr
+    assert r.stdout.splitlines() == [str([(3 * i, i + 103) for i in range(10)]), "True", "True"]
