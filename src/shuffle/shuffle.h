@@ -4,7 +4,7 @@
  *
  * A map output is one self-describing file: chunks (one Arrow IPC record batch of one partition each), an index, a
  * trailer (mapfile.h, README). In memory it is a sealed memfd, under pressure a disk file with the same bytes.
- * The backend interface at the end is what a node plugs in: flight (this store + DoGet), later shared files and Ray.
+ * The backend interface at the end is what a node plugs in: flight (this store + DoGet), shared files.
  */
 #ifndef BRANT_SHUFFLE_SHUFFLE_H
 #define BRANT_SHUFFLE_SHUFFLE_H
