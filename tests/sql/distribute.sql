@@ -69,6 +69,13 @@ select a, random() from t;
 -- @shape
 select a from t using sample 10 rows;
 select count(*) from (select * from t using sample 10 rows);
+-- hash: 2 stages, SINGLE 1
+select count(*), count(distinct id), min(id) >= 0, max(id) < 20000, min(n) is not null from (select id, n from big using sample 500 rows);
+select count(*), count(distinct a) from (select a from t using sample 1000 rows);
+select count(*) from (select a from t using sample 0 rows);
+select count(*) from (select a from t union all select a from t2) using sample 20 rows;
+-- a sample over all of the ranges: never out of one task alone
+select count(*), avg(id) between 8000 and 12000, count(distinct id % 3) from (select id from big using sample reservoir(2000 rows));
 select count(*) <= 100 from t tablesample bernoulli(30%);
 select count(*) from t tablesample 100%;
 

@@ -56,9 +56,61 @@ br_status br_dist_distinct(br_dist *d, const br_node *n, br_drel *out, br_error 
 
 /* ---- sample */
 
+/* A number of rows, not chosen by a seed. */
+static bool fixed_rows(const json_t *o, uint64_t *rows) {
+  const json_t *size = br_j_get(br_j_get(o, "sample_size"), "value"), *seed = br_j_get(o, "seed");
+  if (br_j_true(o, "is_percentage") || !json_is_integer(size) || json_integer_value(size) < 0) return false;
+  *rows = (uint64_t)json_integer_value(size);
+  return !json_is_integer(seed) || json_integer_value(seed) < 0;
+}
+
+/* Each row draws a number, and the smallest ones stay: each task's, then those of all. Every set of rows is as likely as any. */
+static br_status draw_rows(br_dist *d, uint64_t rows, br_drel *r, br_error *err) {
+  size_t m = r->n_columns;
+  json_t **types = br_arena_alloc(d->arena, (m + 1) * sizeof *types);
+  br_bind *binds = br_arena_alloc(d->arena, (m + 1) * sizeof *binds);
+  bool *needed = br_arena_alloc(d->arena, m + 1);
+  br_drel before = *r;
+  for (size_t i = 0; i < m; i++) {
+    types[i] = r->types[i];
+    binds[i] = r->binds[i];
+    needed[i] = !r->needed || r->needed[i];
+  }
+  types[m] = br_own_type(d, json_pack("{s:s, s:n}", "id", "DOUBLE", "type_info"));
+  needed[m] = true;
+  br_wrap_text(d, r, br_arena_printf(d->arena, "SELECT t.*, random() AS c%zu FROM ", m),
+               br_arena_printf(d->arena, " ORDER BY c%zu LIMIT %llu", m, (unsigned long long)rows));
+  r->n_columns = m + 1;
+  r->types = types;
+  r->binds = binds;
+  r->needed = needed;
+  br_set_rows(r, r->rows >= 0 && r->rows < (double)rows ? r->rows : (double)rows);
+  br_label_all(d, r, "rows of each task");
+  br_mark_chance(r, true);
+  r->ordered = false;
+  BR_TRY(br_exchange_single(d, r, BR_WHY_SAMPLE, false, err));
+  br_wrap_text(d, r, br_arena_printf(d->arena, "SELECT * EXCLUDE (c%zu) FROM ", m),
+               br_arena_printf(d->arena, " ORDER BY t.c%zu LIMIT %llu", m, (unsigned long long)rows));
+  r->n_columns = m;
+  r->types = before.types;
+  r->binds = before.binds;
+  r->needed = before.needed;
+  br_set_rows(r, r->rows);
+  br_label_all(d, r, "sample");
+  br_mark_chance(r, true);
+  return BR_OK;
+}
+
 br_status br_dist_sample(br_dist *d, const br_node *n, br_drel *out, br_error *err) {
   const json_t *o = br_j_get(n->json, "sample_options");
+  uint64_t rows;
   BR_TRY(br_walk(d, n->children[0], out, err));
+  if (fixed_rows(o, &rows) && !br_is_one(out)) {
+    BR_TRY(draw_rows(d, rows, out, err));
+    out->binds = n->binds;
+    out->needed = d->needs[n->id];
+    return BR_OK;
+  }
   if (!br_j_true(o, "is_percentage") || br_j_is(o, "method", "Reservoir"))
     BR_TRY(br_exchange_single(d, out, BR_WHY_SAMPLE, out->ordered, err));
   br_drel child = *out;
