@@ -163,7 +163,8 @@ def test_equal_values_of_one_type(both):
     zero = "(select case v % 4 when 0 then '-0'::double when 1 then 0::double when 2 then 'nan'::double else '-nan'::double end as x, v from many)"
     check(both, f"select count(*) from (select distinct x from {zero})", f"select count(*), sum(v) from {zero} group by x",
           f"select count(*) from {zero} l join {zero} r on l.x = r.x", f"select v, rank() over (order by x) from {zero}",
-          "select d, count(*) from (select make_date(2020, 1, 1) + (v % 3)::int as d from many) l join (select (make_date(2020, 1, 1) + (v % 4)::int)::timestamp as t from few) r"
+          "select d, count(*) from (select make_date(2020, 1, 1) + (v % 3)::int as d from many) l join (select (make_date(2020, 1, 1) + (v "
+          "% 4)::int)::timestamp as t from few) r"
           " on l.d = r.t group by d",
           "select i::varchar is null, count(*) from (select case v % 2 when 0 then interval 30 day else interval 1 month end as i from many) group by i",
           "select count(*) from (select distinct case v % 2 when 0 then interval 24 hour else interval 1 day end as i from many)")
@@ -172,7 +173,8 @@ def test_equal_values_of_one_type(both):
 def test_sums_beyond_64_bits(both):
     big = "(9223372036854775807 - k % 3)"
     check(both, f"select sum({big}) from many", f"select g, sum({big}), avg({big}) from many group by g",
-          "select sum((k * 1000000000000)::decimal(38, 4)) from many", "select g, sum(123456789012345.67::decimal(17, 2)) from heavy, (select 1 as g) group by g",
+          "select sum((k * 1000000000000)::decimal(38, 4)) from many", "select g, sum(123456789012345.67::decimal(17, 2)) from heavy, "
+          "(select 1 as g) group by g",
           f"select sum({big}::hugeint * 1000000000) from many", f"select v, sum({big}) over (order by v) from many where k is not null",
           f"select v, sum({big}) over () from many", "select avg(k::hugeint * 10000000000000000000) from many")
 
