@@ -24,21 +24,21 @@ def seconds(what, fn):
     return value
 
 
-def cluster():
+def cluster(temp):
     from ray.cluster_utils import Cluster
-    c = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False, "temp_dir": tempfile.mkdtemp(prefix="brt-", dir="/tmp")})
+    c = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False, "temp_dir": temp})
     c.add_node(**NODE)
     c.add_node(**NODE)
     return c
 
 
-def main():
+def main(temp):
     import brant
     import ray
     from brant.ray_cluster import RaySession
     scale, rounds = (sys.argv[1:] + ["0.1", "3"][len(sys.argv) - 1:])[:2]
     tpch.make_data(scale)
-    nodes = seconds("three Ray nodes started", cluster)
+    nodes = seconds("three Ray nodes started", lambda: cluster(temp))
     seconds("Ray connected", lambda: ray.init(address=nodes.address, log_to_driver=False, logging_level="ERROR"))
     sessions = {"ray": seconds("session on Ray, its workers joined", lambda: RaySession(distribute="always", progress=False)),
                 "local": brant.Session(workers=3, threads=1, memory=2 << 30, distribute="always", progress=False)}
@@ -63,4 +63,5 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    with tempfile.TemporaryDirectory(prefix="brt-", dir="/tmp", ignore_cleanup_errors=True) as temp:  # short: for sockets
+        main(temp)
