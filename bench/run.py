@@ -5,7 +5,7 @@
     python bench/run.py tpch --scale 10 --runs 3 one part
     python bench/run.py faults --scale 10        one of four workers is killed in the middle of q9 and q18, staged and eager
     python bench/run.py skew                     a key with half of the rows, in joins and group-bys
-    python bench/run.py start|shuffle|flight|scheduler
+    python bench/run.py start|rows|tasks|shuffle|flight|scheduler
 
 tpch: brant (--distribute always, 2 workers of 1 thread) against one DuckDB process of 2 threads, the same files, in turn: a run of the one,
 a run of the other. CPU seconds are those of DuckDB's process and of brant's executors.
@@ -222,6 +222,48 @@ def bench_start(a):
     print(f"first distributed result after a cold start of 3 workers, process end included: {timed(cold, n) * 1e3:.0f} ms")
 
 
+COLUMNS = ("l_orderkey l_partkey l_suppkey l_linenumber l_quantity l_extendedprice l_discount l_tax l_returnflag l_linestatus l_shipdate "
+           "l_commitdate l_receiptdate l_shipinstruct l_shipmode l_comment").split()
+
+
+def bench_rows(a):
+    """lineitem through 64 partitions by l_orderkey, then counted: all of its columns move, or the key alone."""
+    tpch.make_data(a.scale)
+    counted = ", ".join(f"count({c})" for c in COLUMNS)
+    texts = {"all columns": f"SELECT {counted} FROM repartition((SELECT * FROM lineitem), 64, l_orderkey)",
+             "the key": "SELECT count(*) FROM repartition((SELECT * FROM lineitem), 64, l_orderkey)"}
+    print(f"\nlineitem (scale {a.scale}) into 64 partitions by l_orderkey, counted; 2 workers x 1 thread, {a.mode}; medians of {a.runs}")
+    print("| what moves | s | CPU s | MB shuffled | GB/s |\n|---|---|---|---|---|")
+    with brantlib.Session(workers=2, threads=1, memory=a.memory, distribute="always", mode=a.mode) as s:
+        for v in tpch.views(a.scale):
+            s.run(v)
+        s.run(texts["the key"])  # the workers are there
+        for what, text in texts.items():
+            runs = [brant_run(s, text) for _ in range(a.runs)]
+            seconds, cpu_s = (statistics.median(r[k] for r in runs) for k in (0, 1))
+            moved = runs[-1][2].bytes_shuffled
+            print(f"| {what} | {seconds:.2f} | {cpu_s:.2f} | {moved / 1e6:.0f} | {moved / 1e9 / seconds:.2f} |", flush=True)
+
+
+def bench_tasks(a):
+    """What one more task costs, from schedule to commit: its input is an empty partition."""
+    few, many = 2, 1026
+    tpch.make_data("0.1")
+    text = ("SELECT count(*), max(l_comment) FROM repartition((SELECT l_orderkey, l_comment FROM lineitem WHERE l_comment = 'nothing like it'), "
+            "{}, l_orderkey)")
+    with brantlib.Session(workers=1, threads=1, distribute="always", mode=a.mode) as s:
+        for v in tpch.views("0.1"):
+            s.run(v)
+        s.run(text.format(few))
+        runs = {n: [brant_run(s, text.format(n)) for _ in range(a.runs)] for n in (few, many)}
+    if runs[many][-1][2].tasks - runs[few][-1][2].tasks != many - few:
+        print("\nOne task with an empty input: tasks of empty partitions are not run, so there is nothing to measure")
+        return
+    wall, cpu_s = (statistics.median(r[k] for r in runs[many]) - statistics.median(r[k] for r in runs[few]) for k in (0, 1))
+    print(f"\nOne task with an empty input, of {many} after each other on one slot (schedule, bind, read, write, commit), medians of {a.runs}: "
+          f"{wall / (many - few) * 1e3:.2f} ms, of it {cpu_s / (many - few) * 1e3:.2f} ms CPU of the executor", flush=True)
+
+
 def program(name, *args):
     subprocess.run(["cmake", "--build", str(BUILD), "--target", name], check=True, stdout=subprocess.DEVNULL)
     print(f"\n{name} {' '.join(args)}".rstrip(), flush=True)
@@ -231,7 +273,7 @@ def program(name, *args):
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("part", nargs="?", default="all",
-                    choices=["all", "tpch", "start", "shuffle", "flight", "scheduler", "faults", "skew"])
+                    choices=["all", "tpch", "start", "rows", "tasks", "shuffle", "flight", "scheduler", "faults", "skew"])
     ap.add_argument("--scale", default="1")
     ap.add_argument("--runs", type=int, default=5)
     ap.add_argument("--queries", default="")
@@ -248,6 +290,10 @@ def main():
         bench_skew(a)
     if a.part in ("all", "start"):
         bench_start(a)
+    if a.part in ("all", "rows"):
+        bench_rows(a)
+    if a.part in ("all", "tasks"):
+        bench_tasks(a)
     if a.part in ("all", "shuffle"):
         program("shuffle_bench", "--rows", a.rows, "--runs", str(a.runs))
     if a.part in ("all", "flight"):

@@ -157,8 +157,9 @@ typedef struct br_run {
   const br_run_sink *sink;
   bool ordered;            /* sink gets rows in order, one thread */
   bool profile;            /* fill stats.profile_json (free it) */
-  const char *scratch_dir; /* an empty directory of this run, for COPY's target names */
-  br_run_stats stats;      /* out */
+  const char *scratch_dir; /* a directory for COPY's target names: nothing is ever written below it */
+  bool keep_scratch;  /* what COPY makes in it (an empty directory) stays, for other runs with the same, also at once */
+  br_run_stats stats; /* out */
 } br_run;
 /* Blocks until the statement ended. The attempt may commit only if this returns BR_OK. */
 BR_MUST_USE br_status br_session_run(br_session *s, br_run *run, br_error *err);

@@ -122,7 +122,7 @@ br_status br_session_run(br_session *s, br_run *run, br_error *err) {
   br_run_ctx c = {.session = s, .run = run};
   uint64_t start_us = br_now_us();
   double start_cpu_s = br_cpu_seconds();
-  char *target = br_asprintf("%s/out", run->scratch_dir);
+  char *target = br_asprintf(run->ordered ? "%s/row" : "%s/out", run->scratch_dir);
   memset(&run->stats, 0, sizeof run->stats);
   pthread_mutex_init(&c.mutex, NULL);
   pthread_mutex_init(&c.ordered_mutex, NULL);
@@ -145,7 +145,7 @@ br_status br_session_run(br_session *s, br_run *run, br_error *err) {
   br_types_free(c.types, c.n_types);
   br_vec_plan_free(c.plan);
   br_schema_unref(c.schema);
-  br_remove_tree(target);
+  if (!run->keep_scratch) br_remove_tree(target);
   free(target);
   pthread_mutex_destroy(&c.ordered_mutex);
   pthread_mutex_destroy(&c.mutex);

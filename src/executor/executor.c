@@ -125,6 +125,13 @@ static void leave(br_executor *x, const br_error *why) {
   br_loop_stop(x->loop);
 }
 
+/* What tasks took is another process's now. Not after each of many short ones, which would ask for the same pages again. */
+static void trim(br_executor *x) {
+  malloc_trim(0);
+  x->trimmed_ms = br_now_ms();
+  x->trim_due = false;
+}
+
 void br_executor_task_ended(void *task) {
   br_etask *t = task;
   br_executor *x = t->x;
@@ -134,7 +141,10 @@ void br_executor_task_ended(void *task) {
   pthread_mutex_destroy(&t->lock);
   protobuf_c_message_free_unpacked(t->message, NULL);
   free(t);
-  malloc_trim(0); /* what this task took is another's now */
+  if (br_now_ms() - x->trimmed_ms >= BR_EXECUTOR_TRIM_MS)
+    trim(x);
+  else
+    x->trim_due = true;
 }
 
 /* An event without content, so that the worker can tell a stopped process from one that has nothing to say. */
@@ -151,6 +161,7 @@ static void on_tick(void *arg) {
   send_alive(x);
   for (size_t i = 0; i < BR_EXECUTOR_MAX_TASKS; i++)
     if (x->tasks[i]) br_etask_progress(x->tasks[i]);
+  if (x->trim_due) trim(x);
   if (!atomic_load(&x->broken)) return;
   if (!x->broken_since_ms) x->broken_since_ms = br_now_ms();
   if (br_now_ms() - x->broken_since_ms < BR_EXECUTOR_BROKEN_EXIT_MS) return;

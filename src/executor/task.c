@@ -30,9 +30,7 @@ static br_status take_session(br_etask *t, br_error *err) {
 
 /* last: no other pass comes. */
 static br_status run_sql(br_etask *t, bool last, br_run_stats *stats, br_error *err) {
-  char id[64];
-  br_attempt_format(&t->id, id);
-  char *scratch = br_asprintf("%s/run-%s", t->x->temp_dir, id);
+  char *scratch = br_asprintf("%s/run", t->x->temp_dir); /* of all tasks: making one costs more than planning a task */
   br_run_input *inputs = br_calloc(t->n_inputs + t->pb->task->n_steps + 1, sizeof *inputs);
   br_run_sink sink;
   br_run_stats files = {0};
@@ -46,7 +44,8 @@ static br_status run_sql(br_etask *t, bool last, br_run_stats *stats, br_error *
                 .sink = &sink,
                 .ordered = t->pb->task->output->ordered,
                 .profile = t->pb->task->profile,
-                .scratch_dir = scratch};
+                .scratch_dir = scratch,
+                .keep_scratch = true};
   if (t->pb->task->sink) {
     BR_TRY_GOTO(br_efiles_write(t, run.sql, run.inputs, run.n_inputs, &files, err));
     if (!last) {
@@ -60,7 +59,6 @@ static br_status run_sql(br_etask *t, bool last, br_run_stats *stats, br_error *
   *stats = run.stats;
   stats->cpu_us += files.cpu_us;
 done:
-  br_remove_tree(scratch);
   free(manifest);
   free(scratch);
   free(inputs);
