@@ -51,7 +51,7 @@ class Failed(Exception):
 
 def install(name):
     """A virtual environment with exactly what requirements/<name>.txt lists; the path of its Python."""
-    wanted, folder = (HERE / "requirements" / f"{name}.txt").read_text(), PEERS / name
+    wanted, folder = (HERE / "requirements" / f"{name}.txt").read_text(), PEERS / f"engine-{name}"  # beside those of other benchmarks
     python, mark = folder / "bin" / "python", folder / "installed.txt"
     if mark.exists() and mark.read_text() == wanted:
         return python
