@@ -87,6 +87,8 @@ void br_type_sql(duckdb_logical_type t, bool enum_as_varchar, br_buf *out);
 bool br_type_has_enum(duckdb_logical_type t);
 BR_MUST_USE br_status br_types_schema(br_engine *e, duckdb_logical_type *types, const char *const *names, size_t n,
                                       br_schema **out, br_error *err);
+/* An expression of that type (type_null.c). */
+void br_type_null(br_buf *out, const char *type);
 /* The types that DuckDB makes of a schema; destroy each and free the array. */
 BR_MUST_USE br_status br_schema_types(br_engine *e, const br_schema *schema, duckdb_logical_type **out, br_error *err);
 void br_types_free(duckdb_logical_type *types, size_t n);

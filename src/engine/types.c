@@ -218,7 +218,11 @@ br_status br_session_schema(br_session *s, const char *const *types, const char 
     goto done;
   }
   br_buf_str(&sql, "SELECT ");
-  for (size_t i = 0; i < n; i++) br_buf_printf(&sql, "%sCAST(NULL AS %s) c%zu", i ? ", " : "", types[i], i);
+  for (size_t i = 0; i < n; i++) {
+    if (i) br_buf_str(&sql, ", ");
+    br_type_null(&sql, types[i]);
+    br_buf_printf(&sql, " c%zu", i);
+  }
   BR_TRY_GOTO(br_stmt_prepare(s, br_buf_cstr(&sql), &ps, err));
   if (duckdb_prepared_statement_column_count(ps) != n) {
     status = br_fail(err, BR_INVALID, BR_BLAME_INTERNAL, "these are not %zu SQL types: %s", n, br_buf_cstr(&sql));

@@ -82,8 +82,28 @@ static const char *condition_text(br_emit *e, const condition *c) {
   return br_e_fmt(e, "%s %s %s", c->left, c->operator, c->right);
 }
 
+/* Every side of an ASOF condition must name its table, also where statistics made a constant of it. */
+static const char *of_side(br_emit *e, const char *text, const char *side) {
+  return strstr(text, side) ? text : br_e_fmt(e, "CASE WHEN %sc0 IS NULL THEN %s ELSE %s END", side, text, text);
+}
+
+/* DuckDB's sorted ASOF join, unlike its loop for few rows, gives a left row whose value is NULL a match when there are keys: such a row
+ * gets a key that matches nothing, so that the answer doesn't depend on how many rows a task has. */
+static void asof_conditions(join *j) {
+  const char *value = NULL;
+  for (size_t i = 0; i < j->n_cs; i++) {
+    j->cs[i].left = of_side(j->e, j->cs[i].left, "l.");
+    j->cs[i].right = of_side(j->e, j->cs[i].right, "r.");
+    if (j->cs[i].operator[0] == '<' || j->cs[i].operator[0] == '>') value = j->cs[i].left;
+  }
+  for (size_t i = 0; value && i < j->n_cs; i++)
+    if (!strcmp(j->cs[i].operator, "="))
+      j->cs[i].left = br_e_fmt(j->e, "CASE WHEN %s IS NOT NULL THEN %s END", value, j->cs[i].left);
+}
+
 static const char *on(join *j) {
   br_texts list = {0};
+  if (j->n->kind == BR_NODE_ASOF_JOIN) asof_conditions(j);
   for (size_t i = 0; i < j->n_cs; i++) br_e_add(j->e, &list, condition_text(j->e, &j->cs[i]));
   if (j->predicate) br_e_add(j->e, &list, j->predicate);
   return list.n ? br_e_join(j->e, &list, " AND ") : "true";

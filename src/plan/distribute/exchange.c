@@ -87,6 +87,12 @@ br_status br_hash_key_column(br_dist *d, const br_drel *r, size_t column, br_has
   return BR_OK;
 }
 
+/* A computed key that has no value (a cast that fails) fails in the reader, if that evaluates it at all: where DuckDB would not, since
+ * the other side is empty, neither may the exchange fail. */
+static const char *tried(br_dist *d, const br_hash_keys *k, size_t i) {
+  return k->columns[i] >= 0 ? k->texts[i] : br_arena_printf(d->arena, "TRY(%s)", k->texts[i]);
+}
+
 static const char *keys_text(br_dist *d, const br_hash_keys *k, bool for_people) {
   br_buf b = {0};
   for (size_t i = 0; i < k->n; i++) {
@@ -94,7 +100,7 @@ static const char *keys_text(br_dist *d, const br_hash_keys *k, bool for_people)
     if (for_people && k->columns[i] >= 0)
       br_buf_printf(&b, "c%lld", (long long)k->columns[i]);
     else
-      br_buf_str(&b, for_people ? br_without_alias(d, k->texts[i]) : k->texts[i]);
+      br_buf_str(&b, for_people ? br_without_alias(d, k->texts[i]) : tried(d, k, i));
   }
   const char *text = br_arena_strdup(d->arena, br_buf_cstr(&b));
   br_buf_free(&b);
@@ -200,7 +206,7 @@ static void give_keys(br_dist *d, const br_drel *r, const br_hash_keys *k) {
   br_open *o = r->branches[0].open;
   br_split_key *keys = br_arena_alloc(d->arena, (k->n + 1) * sizeof *keys);
   for (size_t i = 0; i < k->n; i++)
-    keys[i] = (br_split_key){.text = stored_text(d, r, k->texts[i]), .hashed_as = k->hashed_as[i]};
+    keys[i] = (br_split_key){.text = stored_text(d, r, tried(d, k, i)), .hashed_as = k->hashed_as[i]};
   for (size_t i = 0; i < o->n_inputs; i++) {
     o->inputs[i].keys = keys;
     o->inputs[i].n_keys = k->n;
