@@ -97,8 +97,8 @@ typedef struct brant_error {
   char message[2048]; /* what, where, what to do */
 } brant_error;
 
-/* STAGED: a stage starts when its inputs are complete. EAGER: it reads while they are being written. AUTO: by size (docs/settings.md,
- * eager_bytes). The answer is the same. */
+/* STAGED: a stage starts when its inputs are complete. EAGER: it reads while they are being written. AUTO: STAGED where true sizes
+ * change what is run, else by size (docs/settings.md, adaptive and eager_bytes). The answer is the same. */
 enum brant_mode { BRANT_MODE_AUTO = 0, BRANT_MODE_STAGED = 1, BRANT_MODE_EAGER = 2 };
 enum brant_distribute { BRANT_DISTRIBUTE_AUTO = 0, BRANT_DISTRIBUTE_ALWAYS = 1, BRANT_DISTRIBUTE_NEVER = 2 };
 

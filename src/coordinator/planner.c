@@ -440,6 +440,13 @@ static br_status fill_query(brant_session *s, br_query *q, br_stages *stages, ui
   return br_query_count_tasks(q, err);
 }
 
+/* True sizes are worth more than what an exchange's reader gains by following it (docs/decisions/008). */
+static bool adapts(const br_query *q) {
+  for (size_t i = 0; i < q->n_runs; i++)
+    if (br_query_adapts(q, (uint32_t)i)) return true;
+  return false;
+}
+
 /* The plan, cut; or the whole query as one stage with the reason. */
 static br_status cut(brant_session *s, br_plan *plan, const char *sql, const br_planned *planned, uint64_t bytes,
                      uint32_t slots, bool calls, br_stages **out, br_error *err) {
@@ -549,7 +556,9 @@ static br_status distribute_query(brant_session *s, br_plan *plan, br_planned *p
     }
   }
   p->query->eager = choose_eager(s, bytes);
-  return fill_query(s, p->query, stages, slots, err);
+  BR_TRY(fill_query(s, p->query, stages, slots, err));
+  if (s->options.mode == BRANT_MODE_AUTO && s->settings.eager_bytes == 0 && adapts(p->query)) p->query->eager = false;
+  return BR_OK;
 }
 
 br_status br_prepare(brant_session *s, const char *sql, bool force, br_prepared *out, br_error *err) {

@@ -266,7 +266,8 @@ def test_explain_analyze(facts):
     r = brant("explain", "--analyze", *DISTRIBUTED, f"SELECT g, sum(x) FROM {facts} GROUP BY g")
     assert r.returncode == OK
     measured = r.stdout.split("Measured")[1].strip().split("\n")
-    assert len(measured) == 4  # the wall time, the head, two stages
+    assert len(measured) == 5  # the wall time, the head, two stages, what was planned again
+    assert measured[4] == "stage 1: coalesced 3 → 1"
     assert measured[2].split()[0] == "1" and measured[3].split()[0] == "0"
     assert measured[3].split()[2] == "20000" and measured[2].split()[3] == "8"
 
@@ -278,7 +279,7 @@ def test_explain_json(facts):
     assert "measured" not in plan["stages"][0] and plan["stages"][1]["inputs"][0]["producer"] == 0
     plan = json.loads(brant("explain", "--analyze", "--format", "json", *DISTRIBUTED, query).stdout)
     assert plan["stages"][0]["measured"]["rows_in"] == 20000 and plan["stages"][1]["measured"]["rows_out"] == 8
-    assert sum(s["tasks"] for s in plan["stages"]) >= 6
+    assert plan["stages"][1]["measured"]["adapted"] == "coalesced 3 → 1" and sum(s["tasks"] for s in plan["stages"]) >= 4
 
 
 LEAVES = ["SELECT g, count(*), sum(x), min(name) FROM {f} WHERE ok GROUP BY g", "SELECT id, l, st.b FROM {f} WHERE id < 100 ORDER BY id",
