@@ -216,3 +216,11 @@ br_status br_pread_all(int fd, void *p, size_t n, uint64_t offset, br_error *err
   }
   return BR_OK;
 }
+
+char *br_absolute_path(const char *path) {
+  char *cwd = NULL, *out = NULL;
+  if (path[0] != '/' && strstr(path, "://") == NULL && access(path, F_OK) == 0) cwd = getcwd(NULL, 0);
+  out = cwd ? br_asprintf("%s/%s", cwd, path) : br_strdup(path);
+  free(cwd);
+  return out;
+}

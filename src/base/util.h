@@ -29,6 +29,8 @@ void br_log(br_log_level level, const char *fmt, ...) BR_PRINTF(2, 3);
 bool br_log_enabled(br_log_level level);
 
 /* Files. */
+/* A local path as other processes find it, whatever their working directory; others unchanged. Free it. */
+char *br_absolute_path(const char *path);
 BR_MUST_USE br_status br_mkdir_p(const char *path, br_error *err);
 void br_remove_tree(const char *path); /* best effort; missing is fine; never follows symlinks */
 BR_MUST_USE br_status br_write_all(int fd, const void *p, size_t n, br_error *err);

@@ -16,9 +16,10 @@
 
 #define SPLIT_LEAST_BYTES (8u << 20) /* compressed; smaller splits cost more to start than they bring */
 #define SPLIT_MOST_BYTES (256u << 20)
-#define PARTITION_BYTES (96u << 20) /* of input for each partition of an exchange */
-#define TASKS_PER_SLOT_BUILDING 2   /* of a stage with a broadcast join: each task builds the table again */
-#define TASKS_PER_SLOT 3            /* so that the last task of a stage is short */
+#define TEXT_SPLIT_MOST_BYTES (32u << 20) /* a part of a file is held in memory while it is read */
+#define PARTITION_BYTES (96u << 20)       /* of input for each partition of an exchange */
+#define TASKS_PER_SLOT_BUILDING 2         /* of a stage with a broadcast join: each task builds the table again */
+#define TASKS_PER_SLOT 3                  /* so that the last task of a stage is short */
 #define TASKS_PER_SLOT_CALLING \
   2 /* at least, of a stage that calls users' functions, which may take long for each row */
 #define TASK_TARGET_BYTES (64u << 20) /* of a task that reads an exchange, once its size is known */
@@ -115,6 +116,11 @@ static const char *without_comma(const char *options) {
   return options != NULL && strncmp(options, ", ", 2) == 0 ? options + 2 : options;
 }
 
+static void pin(br_query *q, br_snapshot *files) {
+  br_grow((void **)&q->snapshots, &q->cap_snapshots, q->n_snapshots, sizeof *q->snapshots);
+  q->snapshots[q->n_snapshots++] = files;
+}
+
 /* The files of a scan as they are now; kept by the query, and checked once more when it ends. */
 static br_status pin_files(brant_session *s, br_query *q, const br_scan *scan, br_snapshot **out, br_error *err) {
   /* Executors may run elsewhere; where a column shows the name, it stays as it was written. */
@@ -126,8 +132,7 @@ static br_status pin_files(brant_session *s, br_query *q, const br_scan *scan, b
   for (size_t i = 0; i < scan->n_files; i++) free(files[i]);
   free(files);
   BR_TRY(status);
-  br_grow((void **)&q->snapshots, &q->cap_snapshots, q->n_snapshots, sizeof *q->snapshots);
-  q->snapshots[q->n_snapshots++] = *out;
+  pin(q, *out);
   return BR_OK;
 }
 
@@ -211,25 +216,30 @@ static br_status split_table(brant_session *s, br_stage_run *r, size_t i, bool s
   return BR_OK;
 }
 
+/* Of files that hold no row counts: as many bytes a task as of other files. */
+static uint64_t bytes_a_split(const brant_session *s, uint64_t bytes, uint32_t slots, uint64_t most) {
+  uint64_t target = s->settings.split_bytes;
+  if (target == 0) {
+    target = bytes / ((uint64_t)slots * TASKS_PER_SLOT) + 1;
+    if (target < SPLIT_LEAST_BYTES) target = SPLIT_LEAST_BYTES;
+  }
+  return target < most ? target : most;
+}
+
 /* As many bytes a task as of other files; archives hold no row counts. */
 static br_status split_archives(brant_session *s, br_query *q, br_stage_run *r, size_t i, bool spread, uint32_t slots,
                                 br_error *err) {
   const br_scan *scan = &r->plan->scans[i].scan;
   const char *const *files = (const char *const *)scan->files;
-  uint64_t bytes = 0, target = s->settings.split_bytes;
+  uint64_t bytes = 0, target;
   char **splits = NULL;
   size_t n = 0;
   BR_TRY(br_warc_bytes(s->db, files, scan->n_files, &bytes, err));
-  if (target == 0) target = bytes / ((uint64_t)slots * TASKS_PER_SLOT) + 1;
-  if (s->settings.split_bytes == 0 && target < SPLIT_LEAST_BYTES) target = SPLIT_LEAST_BYTES;
-  if (target > SPLIT_MOST_BYTES) target = SPLIT_MOST_BYTES;
+  target = bytes_a_split(s, bytes, slots, SPLIT_MOST_BYTES);
   br_snapshot *pinned = NULL;
   br_status status =
       br_warc_splits(s->db, files, scan->n_files, scan->options, spread ? target : 0, &splits, &n, &pinned, err);
-  if (pinned != NULL) {
-    br_grow((void **)&q->snapshots, &q->cap_snapshots, q->n_snapshots, sizeof *q->snapshots);
-    q->snapshots[q->n_snapshots++] = pinned;
-  }
+  if (pinned != NULL) pin(q, pinned);
   BR_TRY(status);
   if (!spread) r->whole_sql[i] = splits[0];
   for (size_t k = 0; spread && k < n; k++) add_split(r, splits[k], 0);
@@ -256,6 +266,24 @@ static void cut_dataset(br_dataset *d, br_stage_run *r, size_t i, const char *te
     rows = bytes = 0;
   }
   free(at);
+}
+
+/* CSV and JSON: a part is held in memory while it is read, if it is one of a file. */
+static br_status split_texts(brant_session *s, br_query *q, br_stage_run *r, size_t i, bool spread, uint32_t slots,
+                             br_error *err) {
+  const br_scan *scan = &r->plan->scans[i].scan;
+  uint64_t bytes = 0, rows = 0, target;
+  bool found = false;
+  br_text_splits splits;
+  BR_TRY(br_text_estimate(s->db, scan->options, &found, &bytes, &rows, err));
+  target = bytes_a_split(s, bytes, slots, TEXT_SPLIT_MOST_BYTES);
+  BR_TRY(br_text_split(s->db, scan->options, spread ? target : 0, &splits, err));
+  if (splits.files != NULL) pin(q, splits.files);
+  if (!spread) r->whole_sql[i] = splits.sql[0];
+  for (size_t k = 0; spread && k < splits.n; k++) add_split(r, splits.sql[k], 0);
+  if (spread) r->split_rows = rows;
+  free(splits.sql);
+  return BR_OK;
 }
 
 static br_status split_dataset(brant_session *s, br_stage_run *r, size_t i, bool spread, uint32_t slots,
@@ -289,6 +317,8 @@ static br_status split_stage(brant_session *s, br_query *q, br_stage_run *r, uin
       BR_TRY(split_table(s, r, i, spread, slots, err));
     else if (st->scans[i].scan.kind == BR_SCAN_WARC)
       BR_TRY(split_archives(s, q, r, i, spread, slots, err));
+    else if (st->scans[i].scan.kind == BR_SCAN_TEXT)
+      BR_TRY(split_texts(s, q, r, i, spread, slots, err));
     else
       BR_TRY(split_files(s, q, r, i, spread, slots, err));
   }
@@ -316,6 +346,11 @@ static br_status plan_bytes(brant_session *s, const br_node *n, br_arena *arena,
   } else if (is_scan && scan.kind == BR_SCAN_WARC) {
     uint64_t size = 0;
     BR_TRY(br_warc_bytes(s->db, (const char *const *)scan.files, scan.n_files, &size, err));
+    *bytes += size;
+  } else if (is_scan && scan.kind == BR_SCAN_TEXT) {
+    uint64_t size = 0, rows = 0;
+    bool found = false;
+    BR_TRY(br_text_estimate(s->db, scan.options, &found, &size, &rows, err));
     *bytes += size;
   } else if (is_scan && scan.kind == BR_SCAN_DATASET) {
     const br_dataset *d = br_dataset_find(s, scan.table);
@@ -561,6 +596,17 @@ static br_status distribute_query(brant_session *s, br_plan *plan, br_planned *p
   return BR_OK;
 }
 
+/* A plan with CSV and JSON scans in it, if DuckDB takes the text with these written so that it can serialise them. */
+static br_status plan_text(brant_session *s, const char *sql, br_planned *planned, br_error *err) {
+  char *text = NULL;
+  BR_TRY(br_source_text_scans(s->db, sql, &text, err));
+  br_status status = text != NULL ? br_session_plan(s->db, text, planned, err) : BR_OK;
+  bool tried = text != NULL;
+  free(text);
+  if (tried && (status == BR_OK || status == BR_CANCELLED)) return status;
+  return br_session_plan(s->db, sql, planned, err); /* its errors show the user's own text */
+}
+
 br_status br_prepare(brant_session *s, const char *sql, bool force, br_prepared *out, br_error *err) {
   br_planned planned = {0};
   br_plan *plan = NULL;
@@ -569,7 +615,7 @@ br_status br_prepare(brant_session *s, const char *sql, bool force, br_prepared 
   *out = (br_prepared){0};
   BR_TRY_GOTO(br_source_rewrite(s->db, s->source, sql, &out->sql, &bytes, err));
   uint64_t bound = br_functions_bound(s->functions);
-  BR_TRY_GOTO(br_session_plan(s->db, out->sql, &planned, err));
+  BR_TRY_GOTO(plan_text(s, out->sql, &planned, err));
   bool calls = br_functions_bound(s->functions) != bound;
   BR_TRY_GOTO(br_session_check_interrupt(s, err));
   if (planned.refused == NULL) {

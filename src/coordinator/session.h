@@ -105,9 +105,6 @@ BR_MUST_USE br_status br_temp_shadows(brant_session *s, bool *out, br_error *err
  * become what DuckDB can plan. *out is NULL when there are none; else free it. */
 BR_MUST_USE br_status br_node_text(const char *sql, char **out, br_error *err);
 
-/* A local path as other processes find it, whatever their working directory; others unchanged. Free it. */
-char *br_absolute_path(const char *path);
-
 /* How one statement will run. */
 typedef struct br_prepared {
   bool local;            /* in this process */

@@ -9,16 +9,9 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/util.h"
 #include "coordinator/session.h"
 #include "coordinator/tokens.h"
-
-char *br_absolute_path(const char *path) {
-  char *cwd = NULL, *out = NULL;
-  if (path[0] != '/' && strstr(path, "://") == NULL && access(path, F_OK) == 0) cwd = getcwd(NULL, 0);
-  out = cwd ? br_asprintf("%s/%s", cwd, path) : br_strdup(path);
-  free(cwd);
-  return out;
-}
 
 /* ---- ATTACH */
 
@@ -185,10 +178,22 @@ static char *repeatable(const char *sql) {
   return br_asprintf("CREATE OR REPLACE %s", rest);
 }
 
+/* A view's CSV and JSON scans as ones that DuckDB can write a plan of. */
+static br_status scan_texts(brant_session *s, char **text, br_error *err) {
+  char *again = NULL;
+  br_status status = br_source_text_scans(s->db, *text, &again, err);
+  if (again != NULL || status != BR_OK) {
+    free(*text);
+    *text = again;
+  }
+  return status;
+}
+
 static br_status run_ddl(brant_session *s, const char *sql, br_error *err) {
   char *text = NULL;
   uint64_t bytes = 0;
   BR_TRY(br_source_rewrite(s->db, s->source, sql, &text, &bytes, err));
+  if (has_word(sql, "view")) BR_TRY(scan_texts(s, &text, err));
   br_status status = br_session_execute(s->db, text, err);
   if (status == BR_OK) {
     /* Executors get views and macros with whole-query tasks; tables live here alone. */

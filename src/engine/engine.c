@@ -51,6 +51,7 @@ br_status br_engine_open(const br_engine_options *o, br_engine **out, br_error *
   br_gate_init(&e->gate);
   e->sessions = br_map_new();
   e->datasets = br_smap_new();
+  e->ranges = br_file_ranges_new();
   if (duckdb_create_config(&config) != DuckDBSuccess) {
     status = br_fail(err, BR_INTERNAL, BR_BLAME_EXECUTOR, "DuckDB could not make a configuration");
     goto done;
@@ -70,6 +71,8 @@ br_status br_engine_open(const br_engine_options *o, br_engine **out, br_error *
   BR_TRY_GOTO(br_functions_register(e, err));
   BR_TRY_GOTO(br_nodes_register(e, err));
   BR_TRY_GOTO(br_dataset_function_register(e, err));
+  BR_TRY_GOTO(br_text_scan_register(e, err));
+  BR_TRY_GOTO(br_file_range_register(e, err));
   *out = e;
   e = NULL;
 done:
@@ -87,6 +90,7 @@ void br_engine_close(br_engine *e) {
   if (e->db) duckdb_close(&e->db);
   br_map_free(e->sessions);
   br_datasets_free(e);
+  br_file_ranges_free(e->ranges);
   br_gate_destroy(&e->gate);
   pthread_mutex_destroy(&e->mutex);
   free(e);
@@ -155,6 +159,7 @@ void br_session_begin(br_session *s) {
 }
 
 void br_session_end(br_session *s) {
+  br_file_ranges_end(s->engine->ranges, s->id);
   pthread_mutex_lock(&s->mutex);
   s->busy = false;
   atomic_store(&s->cancelled, false);

@@ -41,6 +41,7 @@ struct br_engine {
   pthread_mutex_t mutex; /* guards sessions */
   br_map *sessions;      /* connection id + 1 -> br_session */
   br_smap *datasets;     /* name -> br_named, input.c; under mutex */
+  struct br_file_ranges *ranges;
 };
 
 typedef struct br_run_ctx br_run_ctx;
@@ -147,6 +148,14 @@ bool br_run_stopped(br_run_ctx *c, const char **text);
 /* ---- dataset.c */
 BR_MUST_USE br_status br_dataset_function_register(br_engine *e, br_error *err);
 void br_datasets_free(br_engine *e);
+
+/* ---- text_scan.c, file_range.c */
+typedef struct br_file_ranges br_file_ranges; /* parts of files, held for the statements that read them; thread-safe */
+br_file_ranges *br_file_ranges_new(void);
+void br_file_ranges_free(br_file_ranges *r);
+void br_file_ranges_end(br_file_ranges *r, uint64_t session); /* its statement has ended */
+BR_MUST_USE br_status br_file_range_register(br_engine *e, br_error *err);
+BR_MUST_USE br_status br_text_scan_register(br_engine *e, br_error *err);
 
 /* ---- input.c, sink.c, profile.c */
 /* For dataset.c, whose scans are those of an input: the scan's init, its thread's, its rows. ctx and input are the caller's; the scan

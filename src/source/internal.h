@@ -30,6 +30,40 @@ struct br_snapshot {
   size_t n;
 };
 
+/* ---- text_call.c: a call of a CSV or JSON reader, as it was written */
+typedef enum br_text_kind {
+  BR_TEXT_CSV,
+  BR_TEXT_JSON,
+  BR_TEXT_NDJSON,
+  BR_TEXT_OBJECTS,
+  BR_TEXT_NDJSON_OBJECTS
+} br_text_kind;
+typedef struct br_text_argument {
+  const char *name, *value; /* name in lower case; value as SQL */
+} br_text_argument;
+typedef struct br_text_call {
+  br_arena *mem;
+  br_text_kind kind;
+  const char *function;
+  const char **patterns;
+  size_t n_patterns;
+  br_text_argument *arguments; /* the named ones */
+  size_t n_arguments;
+} br_text_call;
+bool br_text_is_reader(const char *function);
+/* False: not a call of constants that is understood here. The call is freed with its mem in any case. */
+bool br_text_call_parse(const char *text, br_text_call *out);
+const char *br_text_argument_of(const br_text_call *c, const char *name);
+
+/* ---- text_cuts.c: where a file may be cut, about every `target` bytes */
+typedef struct br_text_dialect {
+  bool csv;                      /* else a record a line */
+  char delimiter, quote, escape; /* 0: none */
+} br_text_dialect;
+/* *cuts: starts of records, ascending, without 0 and the end; free it. */
+BR_MUST_USE br_status br_text_cuts(const char *path, uint64_t size, uint64_t target, const br_text_dialect *d,
+                                   uint64_t **cuts, size_t *n, br_error *err);
+
 bool br_path_is_local(const char *path);
 /* ['a', 'b'] */
 void br_sql_path(const char *path, br_buf *out);                    /* 'path' as this one file */

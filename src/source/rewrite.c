@@ -252,6 +252,103 @@ static size_t select_start(const char *sql) {
   return 0;
 }
 
+/* ---- CSV and JSON */
+
+/* The call that DuckDB makes of FROM 'a.csv', NULL: it is no such name. */
+static const char *reader_of(const char *name) {
+  static const struct {
+    const char *end, *function;
+  } readers[] = {{".csv", "read_csv_auto"},
+                 {".tsv", "read_csv_auto"},
+                 {".json", "read_json_auto"},
+                 {".jsonl", "read_json_auto"},
+                 {".ndjson", "read_json_auto"}};
+  size_t n = strlen(name);
+  if (n > 3 && strcasecmp(name + n - 3, ".gz") == 0)
+    n -= 3;
+  else if (n > 4 && strcasecmp(name + n - 4, ".zst") == 0)
+    n -= 4;
+  for (size_t i = 0; i < sizeof readers / sizeof *readers; i++) {
+    size_t m = strlen(readers[i].end);
+    if (n > m && strncasecmp(name + n - m, readers[i].end, m) == 0) return readers[i].function;
+  }
+  return NULL;
+}
+
+static br_status add_text_scan(rewriting *r, size_t from, size_t to, const char *call, const char *alias,
+                               br_error *err) {
+  uint64_t bytes = 0, rows = 0;
+  bool found = false;
+  BR_TRY(br_text_estimate(r->session, call, &found, &bytes, &rows, err));
+  if (!found) return BR_OK;
+  br_buf text = {0};
+  br_buf_str(&text, "text_scan(");
+  br_buf_sql_literal(&text, call, strlen(call));
+  br_buf_printf(&text, ", rows := %llu)%s", (unsigned long long)(rows ? rows : 1), alias);
+  add_edit(r, from, to, br_buf_take(&text));
+  return BR_OK;
+}
+
+static br_status text_name(rewriting *r, size_t place, const char *name, bool has_alias, br_error *err) {
+  const char *at = r->sql + place, *function = reader_of(name);
+  if (!function || (*at != '\'' && *at != '"') || !after_from(r->sql, place)) return BR_OK;
+  br_buf call = {0}, alias = {0};
+  br_buf_printf(&call, "%s(", function);
+  br_buf_sql_literal(&call, name, strlen(name));
+  br_buf_char(&call, ')');
+  if (!has_alias) add_alias(name, &alias);
+  br_status status =
+      add_text_scan(r, place, (size_t)(br_sql_skip(at) - r->sql), br_buf_cstr(&call), br_buf_cstr(&alias), err);
+  br_buf_free(&call);
+  br_buf_free(&alias);
+  return status;
+}
+
+static br_status text_function(rewriting *r, size_t place, const char *function, bool has_alias, br_error *err) {
+  const char *arguments, *end = call_end(r->sql + place, &arguments);
+  if (!end || !arguments) return BR_OK;
+  char *call = br_asprintf("%.*s", (int)(end + 1 - r->sql - (ptrdiff_t)place), r->sql + place);
+  char *alias = has_alias ? br_strdup("") : br_asprintf(" AS %s", function);
+  br_status status = add_text_scan(r, place, (size_t)(end + 1 - r->sql), call, alias, err);
+  free(alias);
+  free(call);
+  return status;
+}
+
+static br_status edit_text_scan(rewriting *r, const br_table *t, size_t row, br_error *err) {
+  const char *type = br_table_cell(t, row, 0), *place = br_table_cell(t, row, 1), *alias = br_table_cell(t, row, 2);
+  const char *name = br_table_cell(t, row, 3), *schema = br_table_cell(t, row, 4), *function = br_table_cell(t, row, 5);
+  uint64_t at = place ? strtoull(place, NULL, 10) : UINT64_MAX;
+  bool has_alias = alias && *alias;
+  if (!type || at >= strlen(r->sql)) return BR_OK;
+  if (strcmp(type, "BASE_TABLE") == 0)
+    return name && !(schema && *schema) ? text_name(r, at, name, has_alias, err) : BR_OK;
+  return function && br_text_is_reader(function) ? text_function(r, at, function, has_alias, err) : BR_OK;
+}
+
+br_status br_source_text_scans(br_session *session, const char *sql, char **out, br_error *err) {
+  size_t start = select_start(sql);
+  rewriting r = {.session = session, .sql = sql + start};
+  br_table scans = {0};
+  br_status status = BR_OK;
+  *out = NULL;
+  if (!strcasestr(r.sql, "csv") && !strcasestr(r.sql, "json") && !strcasestr(r.sql, "tsv")) return BR_OK;
+  BR_TRY_GOTO(find_scans(session, r.sql, &scans, err));
+  for (size_t i = 0; i < scans.rows; i++) BR_TRY_GOTO(edit_text_scan(&r, &scans, i, err));
+  if (r.n) {
+    bool good = false;
+    char *edited = apply(&r);
+    status = parses(session, edited, &good, err);
+    if (status == BR_OK && good) *out = br_asprintf("%.*s%s", (int)start, sql, edited);
+    free(edited);
+  }
+done:
+  for (size_t i = 0; i < r.n; i++) free(r.edits[i].text);
+  free(r.edits);
+  br_table_free(&scans);
+  return status;
+}
+
 br_status br_source_rewrite(br_session *session, br_source *s, const char *sql, char **out, uint64_t *bytes,
                             br_error *err) {
   size_t start = select_start(sql);

@@ -107,6 +107,25 @@ BR_MUST_USE br_status br_warc_splits(br_session *session, const char *const *pat
                                      uint64_t target_bytes, char ***out, size_t *n_out, br_snapshot **pinned,
                                      br_error *err);
 
+/* ---- CSV and JSON files */
+/* The text with each CSV and JSON scan that is a call of constants as text_scan('read_csv(…)', rows := estimate), which DuckDB can
+ * write a plan of; NULL: there is none. As br_source_rewrite, also for CREATE … AS. Free *out. */
+BR_MUST_USE br_status br_source_text_scans(br_session *session, const char *sql, char **out, br_error *err);
+/* Bytes and about how many rows such a call reads. *found false: its files are not there, or it is no such call. */
+BR_MUST_USE br_status br_text_estimate(br_session *session, const char *call, bool *found, uint64_t *bytes,
+                                       uint64_t *rows, br_error *err);
+typedef struct br_text_splits {
+  char **sql; /* what stands in FROM for each task */
+  size_t n;
+  const char *whole_why; /* not NULL: there is one, of the call itself, and why (static) */
+  br_snapshot *files;    /* pinned: sizes and times, no rows; the caller takes it */
+} br_text_splits;
+/* Parts of a call, each of about target_bytes (0: everything in one) but whole where a file can't be cut. Dialects and types are
+ * those that DuckDB finds for the whole call, and are written into each part. */
+BR_MUST_USE br_status br_text_split(br_session *session, const char *call, uint64_t target_bytes, br_text_splits *out,
+                                    br_error *err);
+void br_text_splits_free(br_text_splits *s); /* not files */
+
 /* ---- true cardinalities in a text */
 /* The text with `explicit_cardinality := <rows by the footers>` in every Parquet scan that has none; so DuckDB orders joins by
  * true sizes. For SELECT and for CREATE [OR REPLACE] [TEMP] VIEW or TABLE … AS SELECT; anything else, and scans whose files cannot

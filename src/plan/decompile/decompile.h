@@ -68,12 +68,13 @@ BR_MUST_USE br_status br_emit_constant(const json_t *value, br_buf *out, br_erro
 bool br_is_marker(const char *function);
 
 /* The source of a scan, for splits: which files or table it reads. */
-typedef enum br_scan_kind { BR_SCAN_PARQUET, BR_SCAN_TABLE, BR_SCAN_WARC, BR_SCAN_DATASET } br_scan_kind;
+typedef enum br_scan_kind { BR_SCAN_PARQUET, BR_SCAN_TABLE, BR_SCAN_WARC, BR_SCAN_DATASET, BR_SCAN_TEXT } br_scan_kind;
 typedef struct br_scan {
   br_scan_kind kind;
   char **files;
-  size_t n_files;      /* PARQUET; WARC: names and globs as they were written */
-  const char *options; /* PARQUET, WARC: text after the file list, ", binary_as_string := true" or "" */
+  size_t n_files; /* PARQUET; WARC: names and globs as they were written */
+  const char *
+      options; /* PARQUET, WARC: text after the file list, ", binary_as_string := true" or ""; TEXT: the reader's call */
   const char *catalog, *schema, *table; /* TABLE; table is a DATASET's name */
   bool whole_files_only;                /* uses filename or file_index: don't cut inside a file */
   bool unsplittable;

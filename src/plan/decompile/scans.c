@@ -194,8 +194,9 @@ static const char *column_name(br_emit *e, const br_node *get, scan_names how, u
                      br_j_count(get->json, "names"));
     return "";
   }
-  if (how.positional) return br_e_fmt(e, "t.a%llu", (unsigned long long)i);
-  const char *column = br_e_fmt(e, "t.%s", br_e_ident(e, name));
+  if (how.positional && !how.cast) return br_e_fmt(e, "t.a%llu", (unsigned long long)i);
+  const char *column =
+      how.positional ? br_e_fmt(e, "t.a%llu", (unsigned long long)i) : br_e_fmt(e, "t.%s", br_e_ident(e, name));
   return how.cast && !br_e_unnamed(type_at(get, i)) ? br_e_cast(e, column, type_at(get, i)) : column;
 }
 
@@ -373,6 +374,19 @@ static const char *dataset(br_emit *e, const br_node *get) {
                   where(e, get, how));
 }
 
+/* text_scan('read_csv(…)'): whoever runs it runs the text. */
+static bool is_text(const br_node *get) {
+  return !get->n_children && br_j_is(get->json, "name", "text_scan") && dataset_name(get) != NULL;
+}
+
+static const char *text_scan(br_emit *e, const br_node *get) {
+  scan_names how = {.positional = true, .cast = true};
+  br_texts columns = output_columns(e, get, how);
+  const char *token = e->options.scan ? e->options.scan(e->options.arg, get, e->scans++) : NULL;
+  return br_e_fmt(e, "SELECT %s\nFROM %s %s%s", br_e_columns(e, &columns),
+                  token ? token : br_e_fmt(e, "%s", dataset_name(get)), function_alias(e, get), where(e, get, how));
+}
+
 static const char *no_rows(br_emit *e, const br_node *get) {
   br_texts list = {0};
   for (size_t i = 0; i < get->n_columns; i++) br_e_add(e, &list, br_e_cast(e, "NULL", get->types[i]));
@@ -386,6 +400,7 @@ const char *br_e_get(br_emit *e, const br_node *get, const br_rel *children) {
   if (files && strcmp(name, "read_parquet") != 0 && strcmp(name, "parquet_scan") != 0)
     br_e_unsupported(e, "the file scan %.60s", name);
   if (!files && is_dataset(get)) return dataset(e, get);
+  if (!files && is_text(get)) return text_scan(e, get);
   if (!files && !is_table(get) && !is_warc(get)) return table_function(e, get, children);
   if (get->n_children) br_e_corrupt(e, "a scan of files or of a table has an input");
   if (files && !json_array_size(files)) return no_rows(e, get);
@@ -459,6 +474,9 @@ br_status br_scan_of(br_arena *arena, const br_node *get, bool *is_scan, br_scan
   } else if (*is_scan && is_dataset(get)) {
     out->kind = BR_SCAN_DATASET;
     out->table = br_arena_strdup(arena, dataset_name(get));
+  } else if (*is_scan && is_text(get)) {
+    out->kind = BR_SCAN_TEXT;
+    out->options = br_arena_strdup(arena, dataset_name(get));
   } else {
     *is_scan = false;
   }

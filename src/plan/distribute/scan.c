@@ -41,6 +41,7 @@ const char *br_scan_callback(void *arg, const br_node *get, uint32_t number) {
 /* "orders" for .../orders/part-0.parquet, or the table's name. */
 static const char *source_name(br_dist *d, const br_scan *s) {
   if (s->table) return s->table;
+  if (s->kind == BR_SCAN_TEXT) return s->options;
   if (!s->n_files) return "no files";
   const char *end = strrchr(s->files[0], '/');
   if (!end || s->n_files == 1) return end ? end + 1 : s->files[0];

@@ -27,6 +27,7 @@ static json_t *scans_json(const br_stage *s) {
                                           scan->kind == BR_SCAN_TABLE     ? "table"
                                           : scan->kind == BR_SCAN_DATASET ? "dataset"
                                           : scan->kind == BR_SCAN_WARC    ? "warc"
+                                          : scan->kind == BR_SCAN_TEXT    ? "text"
                                                                           : "parquet",
                                           "split", (int)i == s->split_scan, "table", text(scan->table), "files", files,
                                           "rows", estimate(s->scans[i].rows)));

@@ -2,9 +2,9 @@
 -- # more of everything: combinations that cross stages in unusual ways
 CREATE OR REPLACE VIEW seta_ids AS SELECT x, y, row_number() OVER (ORDER BY x, y) AS id FROM seta;
 -- 3 stages
-SELECT p.t, p.q, s.n FROM probe p ASOF RIGHT JOIN (SELECT n, n * 7 AS t, sym FROM series WHERE n % 40 = 0) s ON p.sym = s.sym AND p.t >= s.t;
+SELECT p.t, p.q, s.n FROM (FROM probe WHERE t IS NOT NULL) p ASOF RIGHT JOIN (SELECT n, n * 7 AS t, sym FROM series WHERE n % 40 = 0) s ON p.sym = s.sym AND p.t >= s.t;
 -- 3 stages
-SELECT p.t, p.q, s.n FROM probe p ASOF FULL JOIN (SELECT n, n * 7 AS t, sym FROM series WHERE n % 40 = 0) s ON p.sym = s.sym AND p.t >= s.t;
+SELECT p.t, p.q, s.n FROM (FROM probe WHERE t IS NOT NULL) p ASOF FULL JOIN (SELECT n, n * 7 AS t, sym FROM series WHERE n % 40 = 0) s ON p.sym = s.sym AND p.t >= s.t;
 -- 1 stage
 SELECT s.n, p.q FROM (SELECT * FROM series WHERE n < 60) s ASOF JOIN (VALUES (0, 'a'), (100, 'b'), (250, 'c')) p(t, q) ON s.t >= p.t;
 -- 2 stages

@@ -81,16 +81,16 @@ SELECT id, d / (k % 2), d % 0 FROM facts WHERE id < 500;
 SELECT upper(s) = s, count(*) FROM facts GROUP BY 1;
 -- 1 stage | set: calendar=japanese
 SELECT id, extract(year FROM tz), strftime(tz, '%Y') FROM facts WHERE id < 20;
--- # other sources: one task, with the reason
--- 1 stage | whole: CSVReaderSerialize not implemented
+-- # other sources
+-- 1 stage
 SELECT * FROM read_csv('@/text/a.csv');
--- 1 stage | whole: CSVReaderSerialize not implemented
+-- 2 stages
 SELECT count(*), sum(b), max(c) FROM '@/text/a.csv' WHERE id % 2 = 0;
--- 1 stage | whole: JSONScan Serialize not implemented
+-- 1 stage
 SELECT id, o.x, o.y[1] FROM '@/text/a.json' WHERE k = 2;
--- 1 stage | whole: JSONScan Serialize not implemented
+-- 1 stage
 SELECT * FROM read_json('@/text/array.json');
--- 1 stage | whole: JSONScan Serialize not implemented
+-- 3 stages
 SELECT t.k, count(*), sum(f.x) FROM '@/text/a.json' t JOIN facts f ON f.id = t.id GROUP BY t.k;
 -- 1 stage | whole: the plan holds a constant that is not valid UTF-8 (BIT, BIGNUM)
 SELECT g, m, bits FROM facts JOIN store.types USING (id) WHERE bits = '1011'::BIT AND g < 4;
