@@ -233,12 +233,15 @@ static uint32_t strike(br_sched *s, sched_strikes *x) {
 }
 
 /* It answers the coordinator, yet a reader could not read from it: one of the two has a bad network. Who gathers three
- * of them first is lost. */
+ * of them first is lost. What a reader said that was lost meanwhile explains itself: of two that can't reach each other
+ * one must stay. */
 static void strike_both(br_sched *s, sched_worker *w, br_actions *out) {
-  sched_worker *by = w->probe_by && w->probe_by != w->id ? worker_by_id(s, w->probe_by) : NULL;
+  bool other = w->probe_by && w->probe_by != w->id;
+  sched_worker *by = other ? worker_by_id(s, w->probe_by) : NULL;
+  if (other && (by == NULL || by->state != SCHED_LIVE)) return;
   if (strike(s, &w->served_bad) >= BR_SCHED_FETCH_FAILURES)
     br_sched_worker_lose(s, index_of(s, w), "it answers, but its outputs could not be read 3 times", out);
-  else if (by && by->state == SCHED_LIVE && strike(s, &by->read_bad) >= BR_SCHED_FETCH_FAILURES)
+  else if (by && strike(s, &by->read_bad) >= BR_SCHED_FETCH_FAILURES)
     br_sched_worker_lose(s, index_of(s, by), "it could not read 3 times from workers that answer", out);
 }
 

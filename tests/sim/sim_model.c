@@ -213,7 +213,7 @@ static void strike(const sim_world *w, sim_strikes *s) {
   s->n++;
 }
 
-/* It answers, yet somebody could not read from it: one of the two is at fault. */
+/* It answers, yet somebody could not read from it: one of the two is at fault. If somebody is gone by now, it was him. */
 static void before_probed(sim_world *w, const br_event *ev, sim_worker *from) {
   if (from == NULL || from->probed_ms == 0) return;
   from->probed_ms = 0;
@@ -221,9 +221,13 @@ static void before_probed(sim_world *w, const br_event *ev, sim_worker *from) {
     from->said_dead = true;
     return;
   }
-  for (uint32_t i = 0; i < w->n_w && from->probed_for != from->id; i++)
-    if (w->w[i].live && w->w[i].id == from->probed_for) strike(w, &w->w[i].read);
-  strike(w, &from->served);
+  bool by_itself = from->probed_for == 0 || from->probed_for == from->id, is_there = by_itself;
+  for (uint32_t i = 0; i < w->n_w && !by_itself; i++) {
+    if (!w->w[i].live || w->w[i].id != from->probed_for) continue;
+    strike(w, &w->w[i].read);
+    is_there = true;
+  }
+  if (is_there) strike(w, &from->served);
 }
 
 static void before_outputs_lost(sim_world *w, const br_event *ev, const sim_worker *from) {

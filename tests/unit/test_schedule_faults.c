@@ -348,6 +348,39 @@ static void test_reader_that_cannot_read_from_anybody_is_gone(void **state) {
   h_free(h);
 }
 
+static bool failed_fetch_on(harness *h, uint32_t reader, uint32_t about) {
+  for (size_t i = 0; i < h->n_runs; i++) {
+    if (h->runs[i].worker != reader || h->runs[i].attempt.stage != 1) continue;
+    fail_fetch(h, 1, h->runs[i].attempt.task, NULL, about);
+    return true;
+  }
+  return false;
+}
+
+/* Two workers that reach the coordinator but not each other, and say so at the same moments: one goes, the other goes on. */
+static void test_of_two_that_cannot_reach_each_other_one_stays(void **state) {
+  (void)state;
+  const br_sched_stage wide[] = {{.tasks = 4}, {.tasks = 2, INPUTS(ALL(0)), .result = true}};
+  harness *h = h_new(NULL);
+  size_t gone = 0;
+  h_join(h, 1, 1);
+  h_join(h, 2, 1);
+  h_query(h, 7, wide, 2);
+  h_finish(h, 0);
+  for (int round = 0; round < 3; round++) {
+    bool two = failed_fetch_on(h, 1, 2), one = failed_fetch_on(h, 2, 1);
+    assert_true(one && two);
+    probed(h, 1, BR_OK);
+    gone += h_count(h, BR_ACT_WORKER_GONE);
+    probed(h, 2, BR_OK);
+    gone += h_count(h, BR_ACT_WORKER_GONE);
+    if (round < 2) pass(h, 1000);
+  }
+  assert_int_equal(gone, 1);
+  h_finish(h, UINT32_MAX);
+  h_free(h);
+}
+
 static void test_fetch_failures_far_apart_are_forgiven(void **state) {
   (void)state;
   harness *h = h_new(NULL);
@@ -669,6 +702,7 @@ int main(void) {
       cmocka_unit_test(test_good_probe_sends_the_reader_elsewhere),
       cmocka_unit_test(test_worker_that_answers_but_cannot_be_read_is_gone_after_three),
       cmocka_unit_test(test_reader_that_cannot_read_from_anybody_is_gone),
+      cmocka_unit_test(test_of_two_that_cannot_reach_each_other_one_stays),
       cmocka_unit_test(test_bad_checksum_costs_one_output_and_no_worker),
       cmocka_unit_test(test_fetch_failures_far_apart_are_forgiven),
       cmocka_unit_test(test_endless_fetch_failures_end),
