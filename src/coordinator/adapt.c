@@ -102,7 +102,6 @@ typedef struct cut {
   uint64_t total;
   br_slice *slices;
   size_t n, cap;
-  uint32_t n_split; /* slices of split partitions */
 } cut;
 
 /* Their number was asked for, or stands for something. */
@@ -186,31 +185,32 @@ static uint32_t pieces(const cut *c, uint32_t partition, side *s) {
   return (uint32_t)n;
 }
 
-/* Rows of the map outputs of a side before map `at`. */
-static uint64_t rows_of_maps(const cut *c, uint32_t number, uint32_t at) {
-  uint64_t rows = 0;
+/* [maps + 1]: rows of a side's map outputs before each of them. */
+static uint64_t *rows_before(const cut *c, const side *s) {
+  uint64_t *rows = br_calloc(s->maps + 1u, sizeof *rows);
+  uint32_t at = 0;
   for (size_t i = 0; i < c->r->plan->n_inputs; i++) {
     const br_stage_run *p = &c->q->runs[c->r->plan->inputs[i].producer];
-    if (!reads_parts(&c->r->plan->inputs[i]) || c->r->plan->inputs[i].side != number) continue;
-    for (uint32_t m = 0; m < p->n_tasks && at > 0; m++, at--) rows += p->tasks[m].rows_out;
+    if (!reads_parts(&c->r->plan->inputs[i]) || c->r->plan->inputs[i].side != s->number) continue;
+    for (uint32_t m = 0; m < p->n_tasks; m++, at++) rows[at + 1] = rows[at] + p->tasks[m].rows_out;
   }
   return rows;
 }
 
 /* As many rows of all partitions each: those of one are spread over the map outputs like those. */
 static void split(cut *c, uint32_t partition, const side *s, uint32_t n) {
-  uint64_t all = rows_of_maps(c, s->number, s->maps);
+  uint64_t *rows = rows_before(c, s);
   uint32_t first = 0;
   for (uint32_t i = 1; i <= n; i++) {
     uint32_t to = first + 1;
-    while (to < s->maps - (n - i) && rows_of_maps(c, s->number, to) < all / n * i) to++;
+    while (to < s->maps - (n - i) && rows[to] < rows[s->maps] / n * i) to++;
     if (i == n) to = s->maps;
     add(c,
         (br_slice){.first = partition, .last = partition + 1, .side = s->number, .map_first = first, .map_last = to});
     first = to;
   }
   say(c->r, "partition %u split in %u", partition, n);
-  c->n_split += n;
+  free(rows);
 }
 
 static void cut_slices(cut *c) {
