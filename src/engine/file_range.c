@@ -2,7 +2,7 @@
  *
  * file_range('/data/a.csv', first, end): the name of a file with these bytes of another one, for readers that take whole files
  * only: read_csv(file_range(…)). The bytes are copied into a sealed memfd when the call is bound, which is before the reader opens
- * it; the connection's next statement frees it.
+ * it; the end of the connection's statement frees it.
  *
  * Order: while a statement is bound. Threads: any. Bounds: RANGE_MOST_BYTES a range, RANGES_MOST at once; the planner makes ranges
  * of a few dozen MB, and a task reads one.
@@ -93,29 +93,30 @@ static br_status fill(const char *path, uint64_t first, uint64_t end, int *fd, b
   return br_error_context(err, "%s, bytes %llu to %llu", path, (unsigned long long)first, (unsigned long long)end);
 }
 
-/* A statement is bound more than once: the same bytes for the same connection are copied once. */
+static int held(const br_file_ranges *r, uint64_t session, const char *path, uint64_t first, uint64_t end) {
+  for (size_t i = 0; i < r->n; i++) {
+    const range *x = &r->items[i];
+    if (x->session == session && x->first == first && x->end == end && !strcmp(x->path, path)) return x->fd;
+  }
+  return -1;
+}
+
+/* A statement is bound more than once, one time after the other: the same bytes for the same connection are copied once. Other
+ * connections go on while this one copies. */
 static br_status find(br_file_ranges *r, uint64_t session, const char *path, uint64_t first, uint64_t end, int *fd,
                       br_error *err) {
-  br_status status = BR_OK;
   pthread_mutex_lock(&r->mutex);
-  *fd = -1;
-  for (size_t i = 0; i < r->n && *fd < 0; i++) {
-    const range *x = &r->items[i];
-    if (x->session == session && x->first == first && x->end == end && !strcmp(x->path, path)) *fd = x->fd;
-  }
-  if (*fd < 0 && r->n == RANGES_MOST)
-    status = br_fail(err, BR_INVALID, BR_BLAME_USER, "more than %d calls of file_range() at once", RANGES_MOST);
-  if (*fd < 0 && status == BR_OK) status = fill(path, first, end, fd, err);
-  if (status == BR_OK) {
-    bool known = false;
-    for (size_t i = 0; i < r->n; i++) known = known || r->items[i].fd == *fd;
-    if (!known) {
-      br_grow((void **)&r->items, &r->capacity, r->n, sizeof *r->items);
-      r->items[r->n++] = (range){.session = session, .path = br_strdup(path), .first = first, .end = end, .fd = *fd};
-    }
-  }
+  *fd = held(r, session, path, first, end);
+  bool full = r->n >= RANGES_MOST;
   pthread_mutex_unlock(&r->mutex);
-  return status;
+  if (*fd >= 0) return BR_OK;
+  if (full) return br_fail(err, BR_INVALID, BR_BLAME_USER, "more than %d calls of file_range() at once", RANGES_MOST);
+  BR_TRY(fill(path, first, end, fd, err));
+  pthread_mutex_lock(&r->mutex);
+  br_grow((void **)&r->items, &r->capacity, r->n, sizeof *r->items);
+  r->items[r->n++] = (range){.session = session, .path = br_strdup(path), .first = first, .end = end, .fd = *fd};
+  pthread_mutex_unlock(&r->mutex);
+  return BR_OK;
 }
 
 /* ---- the function */

@@ -177,12 +177,17 @@ static void keep_arguments(const splitting *s, const char *const *kept, size_t n
   }
 }
 
+/* filename = true, or filename = 'column': does this column show the file's name? */
+static bool shows_name(const splitting *s, const char *column) {
+  const char *shown = br_text_argument_of(&s->call, "filename");
+  return shown && !off(shown) && (strcmp(column, "filename") == 0 || strstr(shown, column));
+}
+
 /* Columns behind those of the files come from names of directories, or show the file's name. */
 static void pin_names(const splitting *s, br_buf *out) {
-  const char *shown = br_text_argument_of(&s->call, "filename");
   bool any = false;
   for (size_t i = s->own; i < s->columns.n; i++) {
-    if (shown && (strcmp(s->columns.names[i], "filename") == 0 || strstr(shown, s->columns.names[i]))) continue;
+    if (shows_name(s, s->columns.names[i])) continue;
     br_buf_printf(out, "%s", any ? ", " : ", hive_partitioning = true, hive_types = {");
     br_buf_sql_literal(out, s->columns.names[i], strlen(s->columns.names[i]));
     br_buf_str(out, ": ");
@@ -203,10 +208,9 @@ static bool in_path(const char *path, const char *column) {
 
 /* Are the columns behind `own` understood? */
 static bool names_are_known(const splitting *s) {
-  const char *shown = br_text_argument_of(&s->call, "filename");
   for (size_t i = s->own; i < s->columns.n; i++) {
     const char *name = s->columns.names[i];
-    if (shown && !off(shown) && (strcmp(name, "filename") == 0 || strstr(shown, name))) continue;
+    if (shows_name(s, name)) continue;
     for (size_t f = 0; f < s->n_files; f++)
       if (!in_path(s->files[f].path, name)) return false;
   }
@@ -421,9 +425,8 @@ static br_status look_at_json(splitting *s, br_error *err) {
   bool given = given_lines(s), has_format = br_text_argument_of(&s->call, "format") != NULL;
   const char *records = br_text_argument_of(&s->call, "records");
   for (s->own = s->columns.n; s->own > 0; s->own--) { /* columns that names give are behind those of the records */
-    const char *name = s->columns.names[s->own - 1], *shown = br_text_argument_of(&s->call, "filename");
-    bool is_shown = shown && !off(shown) && (!strcmp(name, "filename") || strstr(shown, name));
-    if (!is_shown && !in_path(s->files[0].path, name)) break;
+    const char *name = s->columns.names[s->own - 1];
+    if (!shows_name(s, name) && !in_path(s->files[0].path, name)) break;
   }
   if (!names_are_known(s)) s->why = "columns that are not in the files";
   if (!is_objects(s) &&
