@@ -149,6 +149,21 @@ BRANT_API void brant_free(void *p);
  * that was read to its end); others (CREATE VIEW, ATTACH, SET, ...) are done on return and have an empty result. EXPLAIN [ANALYZE]
  * gives the stages, a row a line; EXPLAIN (DUCKDB) gives DuckDB's own plan. *out: brant_query_free it. */
 BRANT_API int brant_submit(brant_session *session, const char *sql, brant_query **out, brant_error *err);
+/* A value for a parameter of a statement: $1, $2 … and ? in their order, $name by its name. */
+typedef struct brant_param {
+  const char *name; /* without the $, "2" for $2; NULL: the next by number */
+  /* SQL type of value, such as BIGINT, DATE, VARCHAR[]: value is a text that this type is made of, whatever is in it. NULL: value is an
+   * SQL expression without columns, such as 42, DATE '2024-01-01', [1, 2] */
+  const char *type;
+  const char *value; /* NULL: NULL */
+} brant_param;
+/* The statement with values in the place of its parameters, to be submitted or explained any number of times: *text, brant_free it. Each
+ * parameter must have a value and each value a parameter; the columns of its result keep the names that DuckDB gives them. */
+BRANT_API int brant_bind(brant_session *session, const char *sql, const brant_param *params, size_t n_params,
+                         char **text, brant_error *err);
+/* brant_bind, then brant_submit. */
+BRANT_API int brant_submit_params(brant_session *session, const char *sql, const brant_param *params, size_t n_params,
+                                  brant_query **out, brant_error *err);
 /* Ask the brant_submit or brant_explain under way to stop: it returns BRANT_CANCELLED. Any thread. Repeat it until the call has
  * returned: one that comes between two steps of planning may be missed. */
 BRANT_API void brant_interrupt(brant_session *session);

@@ -277,6 +277,8 @@ typedef struct statement {
   brant_query *query;
   int analyze, json;
   char *text;
+  brant_param *params;
+  size_t n_params;
 } statement;
 
 static int do_submit(void *arg, brant_error *err) {
@@ -293,6 +295,16 @@ static int do_explain(void *arg, brant_error *err) {
   brant_session *session = enter(st->s, err);
   if (session == NULL) return err->code;
   int status = brant_explain(session, st->sql, st->analyze, st->json, &st->text, err);
+  leave(st->s);
+  return status;
+}
+
+/* params: a sequence of (name or None, SQL). */
+static int do_bind(void *arg, brant_error *err) {
+  statement *st = arg;
+  brant_session *session = enter(st->s, err);
+  if (session == NULL) return err->code;
+  int status = brant_bind(session, st->sql, st->params, st->n_params, &st->text, err);
   leave(st->s);
   return status;
 }
@@ -338,6 +350,26 @@ static PyObject *session_explain(PyObject *self, PyObject *args) {
   if (!run_statement(&st, do_explain)) return NULL;
   PyObject *out = PyUnicode_FromString(st.text);
   brant_free(st.text);
+  return out;
+}
+
+/* bind(sql, [(name or None, value as SQL), …]): the statement with the values in it. */
+static PyObject *session_bind(PyObject *self, PyObject *args) {
+  statement st = {.s = (session_object *)self};
+  PyObject *list, *out = NULL;
+  if (!PyArg_ParseTuple(args, "sO!", &st.sql, &PyList_Type, &list) || !opened(st.s)) return NULL;
+  st.n_params = (size_t)PyList_Size(list);
+  st.params = calloc(st.n_params + 1, sizeof *st.params);
+  if (st.params == NULL) return PyErr_NoMemory();
+  for (size_t i = 0; i < st.n_params; i++)
+    if (!PyArg_ParseTuple(PyList_GetItem(list, (Py_ssize_t)i), "zs", &st.params[i].name, &st.params[i].value))
+      goto done;
+  if (run_statement(&st, do_bind)) {
+    out = PyUnicode_FromString(st.text);
+    brant_free(st.text);
+  }
+done:
+  free(st.params);
   return out;
 }
 
@@ -533,6 +565,9 @@ static PyMethodDef session_methods[] = {
     {"set", session_set, METH_VARARGS,
      "set(name, value): a setting of brant (docs/settings.md) or of DuckDB, as text."},
     {"submit", session_submit, METH_VARARGS, "submit(sql) -> Query: start one statement."},
+    {"bind", session_bind, METH_VARARGS,
+     "bind(sql, [(name or None, value as SQL), ...]) -> str: the statement with values in the place of its "
+     "parameters."},
     {"explain", session_explain, METH_VARARGS,
      "explain(sql, analyze=False, json=False) -> str: the stages; analyze runs it first."},
     {"subscribe", session_subscribe, METH_O,

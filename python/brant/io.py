@@ -162,13 +162,14 @@ def table(name, *, session=None):
 _QUERIES = ("select", "from", "with", "values", "table", "describe", "desc", "summarize", "show")
 
 
-def sql(query, *, session=None, **frames):
+def sql(query, *, session=None, params=None, **frames):
     """A query as a DataFrame. Names in it that are variables of the caller (DataFrames, pandas, polars, Arrow tables) stand for them, or those
-    given by name: sql('SELECT … FROM t', t=df). Other statements (CREATE VIEW, SET, …) run at once; without rows they give None."""
-    return _sql(query, session, frames, sys._getframe(1))
+    given by name: sql('SELECT … FROM t', t=df). params: values for ? and $1 (a list) or $name (a dict) in it; of several statements, in
+    the last. Other statements (CREATE VIEW, SET, …) run at once; without rows they give None."""
+    return _sql(query, session, frames, sys._getframe(1), params)
 
 
-def _sql(query, session, frames, caller):
+def _sql(query, session, frames, caller, params=None):
     from brant import _native
     literal.check_text(query, "SQL text")
     statements = _native.split(query)
@@ -178,6 +179,8 @@ def _sql(query, session, frames, caller):
     for s in statements[:-1]:
         run_in.execute(s).arrow()
     text = statements[-1].strip().rstrip(";")
+    if params is not None:
+        text = run_in.bind(text, params)
     word = re.match(r"(?:\s|--[^\n]*\n|/\*.*?\*/|\()*([A-Za-z]*)", text, re.S)[1].lower()
     if word not in _QUERIES:
         return _result(run_in.execute(text).arrow(), session)

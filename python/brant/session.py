@@ -97,14 +97,27 @@ class Session:
         """A setting of brant (docs/settings.md) or of DuckDB."""
         self._native.set(name, str(value).lower() if isinstance(value, bool) else str(value))
 
-    def execute(self, text):
-        """Run a script: the statements in order, each to its end but the last. Returns the Result of the last one."""
+    def bind(self, statement, params):
+        """The statement with values in the place of its parameters. params: a dict for $name, a sequence for ? and $1."""
+        from brant import literal
+        if isinstance(params, dict):
+            values = [(literal.check_text(n, "a parameter's name"), literal.literal(v)) for n, v in params.items()]
+        elif isinstance(params, (list, tuple)):
+            values = [(None, literal.literal(v)) for v in params]
+        else:
+            raise errors.InvalidError(f"params is a list or a dict, not {params!r:.100}", "INVALID", "USER")
+        return self._native.bind(statement, values)
+
+    def execute(self, text, params=None):
+        """Run a script: the statements in order, each to its end but the last. Returns the Result of the last one, which params are for
+        (see bind)."""
         statements = _native.split(text)
         if not statements:
             raise errors.InvalidError("there is no statement in the text", "INVALID", "USER")
         for statement in statements[:-1]:
             Result(self._native.submit(statement), self._progress).arrow()
-        return Result(self._native.submit(statements[-1]), self._progress)
+        last = statements[-1] if params is None else self.bind(statements[-1], params)
+        return Result(self._native.submit(last), self._progress)
 
     def keep(self, text, name):
         """Run a SELECT and keep its rows where they are made, as the table `name` of this session."""

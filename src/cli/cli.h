@@ -26,6 +26,8 @@ typedef struct cli_options {
   size_t max_rows; /* of a table */
   const char **set_names, **set_values;
   size_t n_set;
+  brant_param *params; /* --param */
+  size_t n_params;
   char timeout_ms[24]; /* --timeout, as the setting takes it; "": none */
   const char *events;  /* file for the event stream */
   char **rest;
@@ -46,6 +48,13 @@ int cli_run_script(brant_session *s, const cli_options *o, const char *script);
 
 /* "brant: error: <message>" on standard error. */
 void cli_print_error(const char *message);
+
+/* params.c: NAME=TEXT or NAME:=SQL (changed); false: neither. */
+bool cli_param_add(cli_options *o, char *pair);
+/* Each has a statement that wants it: an exit code, after a message. */
+int cli_params_check(const cli_options *o, const char *script);
+/* The statement with the values that it wants: *out NULL: it wants none; else brant_free it. Not 0: *err is filled. */
+int cli_params_bind(brant_session *s, const cli_options *o, const char *sql, char **out, brant_error *err);
 
 typedef struct cli_progress cli_progress;
 

@@ -17,9 +17,12 @@ static int explain_last(brant_session *s, const cli_options *o, char **statement
     int code = cli_run_script(s, o, statements[i]);
     if (code != CLI_OK) return code;
   }
-  if (brant_explain(s, statements[n - 1], o->analyze, o->format == FORMAT_JSON, &text, &err) != 0) {
-    return cli_failed(err.message);
-  }
+  char *bound = NULL;
+  if (cli_params_bind(s, o, statements[n - 1], &bound, &err) != 0) return cli_failed(err.message);
+  int failed =
+      brant_explain(s, bound != NULL ? bound : statements[n - 1], o->analyze, o->format == FORMAT_JSON, &text, &err);
+  brant_free(bound);
+  if (failed != 0) return cli_failed(err.message);
   fputs(text, stdout);
   brant_free(text);
   return CLI_OK;
@@ -43,7 +46,8 @@ int cli_explain(int argc, char **argv) {
   } else if (script != NULL && n == 0) {
     cli_print_error("there is no statement to explain");
     code = CLI_USAGE;
-  } else if (script != NULL) {
+  } else if (script != NULL && (code = cli_params_check(&o, script)) == CLI_OK) {
+    code = CLI_FAILED;
     brant_session *s = cli_open(&o);
     if (s != NULL) code = explain_last(s, &o, statements, n);
     cli_interrupt_session(NULL);

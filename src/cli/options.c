@@ -38,6 +38,10 @@ static const char common[] =
     "  --format table|csv|json|arrow\n"
     "                         json: one object a line; arrow: an IPC stream (default: table)\n"
     "  --set NAME=VALUE       a setting of brant (docs/settings.md) or of DuckDB; may be repeated\n"
+    "  --param NAME=TEXT      a value for $NAME in the statements, or for $1 and ? if NAME is a number; taken as the "
+    "type\n"
+    "                         that its place wants. NAME:=SQL: an expression, such as d:=\"DATE '2024-01-01'\". May be "
+    "repeated\n"
     "  --file FILE            read the statements from a file\n"
     "  --max-rows N           rows shown of a table (default 200; 0: all)\n"
     "  --stats                a line about the run on standard error\n"
@@ -53,6 +57,7 @@ enum {
   OPT_DISTRIBUTE,
   OPT_FORMAT,
   OPT_SET,
+  OPT_PARAM,
   OPT_FILE,
   OPT_ROWS,
   OPT_STATS,
@@ -66,17 +71,27 @@ enum {
   OPT_HELP
 };
 
-static const struct option longs[] = {
-    {"workers", 1, NULL, OPT_WORKERS},     {"threads", 1, NULL, OPT_THREADS},
-    {"memory", 1, NULL, OPT_MEMORY},       {"temp-dir", 1, NULL, OPT_TEMP},
-    {"mode", 1, NULL, OPT_MODE},           {"distribute", 1, NULL, OPT_DISTRIBUTE},
-    {"format", 1, NULL, OPT_FORMAT},       {"set", 1, NULL, OPT_SET},
-    {"file", 1, NULL, OPT_FILE},           {"max-rows", 1, NULL, OPT_ROWS},
-    {"stats", 0, NULL, OPT_STATS},         {"events", 1, NULL, OPT_EVENTS},
-    {"no-progress", 0, NULL, OPT_QUIET},   {"analyze", 0, NULL, OPT_ANALYZE},
-    {"listen", 1, NULL, OPT_LISTEN},       {"external-workers", 1, NULL, OPT_EXTERNAL},
-    {"executors", 1, NULL, OPT_EXECUTORS}, {"timeout", 1, NULL, OPT_TIMEOUT},
-    {"help", 0, NULL, OPT_HELP},           {NULL, 0, NULL, 0}};
+static const struct option longs[] = {{"workers", 1, NULL, OPT_WORKERS},
+                                      {"threads", 1, NULL, OPT_THREADS},
+                                      {"memory", 1, NULL, OPT_MEMORY},
+                                      {"temp-dir", 1, NULL, OPT_TEMP},
+                                      {"mode", 1, NULL, OPT_MODE},
+                                      {"distribute", 1, NULL, OPT_DISTRIBUTE},
+                                      {"format", 1, NULL, OPT_FORMAT},
+                                      {"set", 1, NULL, OPT_SET},
+                                      {"file", 1, NULL, OPT_FILE},
+                                      {"max-rows", 1, NULL, OPT_ROWS},
+                                      {"stats", 0, NULL, OPT_STATS},
+                                      {"events", 1, NULL, OPT_EVENTS},
+                                      {"no-progress", 0, NULL, OPT_QUIET},
+                                      {"analyze", 0, NULL, OPT_ANALYZE},
+                                      {"listen", 1, NULL, OPT_LISTEN},
+                                      {"external-workers", 1, NULL, OPT_EXTERNAL},
+                                      {"executors", 1, NULL, OPT_EXECUTORS},
+                                      {"timeout", 1, NULL, OPT_TIMEOUT},
+                                      {"param", 1, NULL, OPT_PARAM},
+                                      {"help", 0, NULL, OPT_HELP},
+                                      {NULL, 0, NULL, 0}};
 
 void cli_print_error(const char *message) { fprintf(stderr, "brant: error: %s\n", message); }
 
@@ -197,6 +212,7 @@ static int one_option(cli_options *o, int c, char *v, const char *usage) {
       return o->session.distribute < 0 ? usage_error("--distribute is auto, always or never, not", v) : -1;
     case OPT_FORMAT: return set_format(o, v);
     case OPT_SET: return add_setting(o, v);
+    case OPT_PARAM: return cli_param_add(o, v) ? -1 : usage_error("--param wants NAME=TEXT or NAME:=SQL, not", v);
     case OPT_FILE: o->file = v; return -1;
     case OPT_ROWS:
       if (!number(v, 1000000000, &n)) return usage_error("--max-rows wants a number, not", v);
@@ -236,6 +252,7 @@ int cli_parse(int argc, char **argv, const char *usage, cli_options *o) {
 void cli_options_free(cli_options *o) {
   free(o->set_names);
   free(o->set_values);
+  free(o->params);
 }
 
 static char *read_all(FILE *f, const char *name) {

@@ -57,8 +57,12 @@ static int run_one(brant_session *s, const cli_options *given, const char *sql) 
   copy.plain = is_explain(sql);
   brant_query *q = NULL;
   brant_error err;
+  char *bound = NULL;
   if (cli_interrupted() != 0) return cli_interrupted();
-  if (brant_submit(s, sql, &q, &err) != 0) return cli_failed(err.message);
+  if (cli_params_bind(s, o, sql, &bound, &err) != 0) return cli_failed(err.message);
+  int failed = brant_submit(s, bound != NULL ? bound : sql, &q, &err);
+  brant_free(bound);
+  if (failed != 0) return cli_failed(err.message);
   cli_interrupt_query(q);
   cli_progress *p = cli_progress_start(q, o->progress);
   int code = cli_print_result(s, q, o, p, &err);
@@ -96,8 +100,12 @@ int cli_sql(int argc, char **argv) {
   }
   cli_interrupt_install(true);
   char *script = cli_read_script(&o);
-  brant_session *s = script ? cli_open(&o) : NULL;
-  code = s ? cli_run_script(s, &o, script) : cli_interrupted() ? cli_interrupted() : CLI_FAILED;
+  int params = script ? cli_params_check(&o, script) : CLI_OK;
+  brant_session *s = script && params == CLI_OK ? cli_open(&o) : NULL;
+  code = s                   ? cli_run_script(s, &o, script)
+         : cli_interrupted() ? cli_interrupted()
+         : params == CLI_OK  ? CLI_FAILED
+                             : params;
   cli_interrupt_session(NULL);
   brant_close(s);
   free(script);

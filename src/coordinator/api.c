@@ -20,6 +20,7 @@
 #include "coordinator/local_run.h"
 #include "coordinator/session.h"
 #include "coordinator/sinks.h"
+#include "coordinator/stored.h"
 #include "coordinator/watchdog.h"
 
 #define INTERRUPT_LOOK_NS 50000000L
@@ -164,16 +165,21 @@ br_status br_query_wait_result(brant_query *q, br_error *err) {
 
 /* ---- statements that are not SELECT */
 
-static br_status keep_all(brant_query *q, br_session *on, const char *sql, br_error *err) {
-  br_local_stream *st = NULL;
+static br_status keep_stream(brant_query *q, br_local_stream *st, br_error *err) {
   br_batch *b = NULL;
-  BR_TRY(br_session_stream(on, sql, &st, err));
   q->schema = br_schema_ref(br_local_stream_schema(st));
   br_status status = BR_OK;
   while ((status = br_local_stream_next(st, &b, err)) == BR_OK && b != NULL) {
     br_grow((void **)&q->kept, &q->cap_kept, q->n_kept, sizeof *q->kept);
     q->kept[q->n_kept++] = b;
   }
+  return status;
+}
+
+static br_status keep_all(brant_query *q, br_session *on, const char *sql, br_error *err) {
+  br_local_stream *st = NULL;
+  BR_TRY(br_session_stream(on, sql, &st, err));
+  br_status status = keep_stream(q, st, err);
   br_local_stream_free(st);
   return status;
 }
@@ -186,14 +192,50 @@ static br_status no_columns(br_schema **out, br_error *err) {
   return br_schema_new(&empty, out, err);
 }
 
+static br_status keep_count(brant_query *q, int64_t count, br_error *err) {
+  char *sql = br_asprintf("SELECT %lld::BIGINT AS \"Count\"", (long long)count);
+  br_status status = keep_all(q, q->session->db, sql, err);
+  free(sql);
+  return status;
+}
+
+/* What DuckDB answers where there is nothing to say: BEGIN, PREPARE. */
+static bool says_success(const brant_query *q) {
+  const struct ArrowSchema *a = br_schema_arrow(q->schema);
+  return q->n_kept == 0 && a->n_children == 1 && strcmp(a->children[0]->name, "Success") == 0;
+}
+
 static br_status run_other(brant_query *q, br_statement kind, const char *sql, br_error *err) {
   brant_session *s = q->session;
   br_status status;
+  int64_t count = -1;
   if (kind == BR_STMT_DDL || kind == BR_STMT_SETTING || kind == BR_STMT_ATTACH)
-    status = br_statement_run(s, kind, sql, err);
+    status = br_statement_run(s, kind, sql, &count, err);
   else
     status = keep_all(q, s->db, sql, err);
-  if (status == BR_OK && q->schema == NULL) status = no_columns(&q->schema, err);
+  if (status == BR_OK && kind == BR_STMT_OTHER && says_success(q)) {
+    br_schema_unref(q->schema);
+    q->schema = NULL;
+  }
+  br_transaction_note(s, sql, status == BR_OK);
+  if (status == BR_OK) br_prepared_note(s, sql);
+  if (status == BR_OK && q->schema == NULL)
+    status = count >= 0 ? keep_count(q, count, err) : no_columns(&q->schema, err);
+  mark_end(q);
+  return status;
+}
+
+/* INSERT and CREATE TABLE AS whose rows come from workers. *done false: DuckDB shall do it here. */
+static br_status run_stored(brant_query *q, br_statement kind, const char *sql, bool *done, br_error *err) {
+  br_storing *x = NULL;
+  br_local_stream *st = NULL;
+  BR_TRY(br_storing_start(q->session, sql, &q->plan, &x, err));
+  *done = x != NULL;
+  if (x == NULL) return BR_OK;
+  br_status status = br_storing_run(x, &st, err);
+  if (status == BR_OK) status = keep_stream(q, st, err);
+  br_storing_free(x);
+  if (kind == BR_STMT_DDL) q->session->has_local_tables = true;
   mark_end(q);
   return status;
 }
@@ -224,6 +266,7 @@ static br_status start_local(brant_query *q, br_error *err) {
   brant_session *s = q->session;
   br_session *on = NULL;
   br_statement kind;
+  if (s->in_transaction) return keep_all(q, s->db, q->plan.sql, err);
   bool shadows = s->has_temp && q->plan.about_session;
   if (s->has_temp && !shadows) BR_TRY(br_temp_shadows(s, &shadows, err));
   if (shadows) return keep_all(q, s->db, q->plan.sql, err);
@@ -262,44 +305,95 @@ static br_status run_explain(brant_query *q, const br_explain_request *x, br_err
   return status;
 }
 
-static br_status submit_plain(brant_query *q, const char *sql, br_error *err) {
+/* Of EXPLAIN's statement: what has stages. *select NULL: nothing. */
+static br_status select_of(brant_query *q, const br_explain_request *x, char **select, br_error *err) {
+  brant_session *s = q->session;
   br_statement kind;
-  br_explain_request x;
-  if (br_explain_parse(sql, &x)) {
-    if (!x.duckdb && q->session->options.distribute != BRANT_DISTRIBUTE_NEVER) {
-      BR_TRY(br_session_classify(q->session->db, x.select, &kind, err));
-      if (kind == BR_STMT_SELECT) return run_explain(q, &x, err);
-    } else if (x.duckdb) {
-      char *plain = br_asprintf("EXPLAIN %s%s", x.analyze ? "ANALYZE " : "", x.select);
-      br_status status = run_other(q, BR_STMT_EXPLAIN, plain, err);
-      free(plain);
-      return status;
+  *select = NULL;
+  BR_TRY(br_prepared_text(s, x->select, select, err));
+  const char *sql = *select != NULL ? *select : x->select;
+  BR_TRY(br_session_classify(s->db, sql, &kind, err));
+  if (kind == BR_STMT_SELECT) {
+    if (*select == NULL) *select = br_strdup(sql);
+    return BR_OK;
+  }
+  char *rows = x->analyze ? NULL : br_stored_select(sql); /* with ANALYZE it must be run, too */
+  free(*select);
+  *select = rows;
+  return BR_OK;
+}
+
+static br_status explain(brant_query *q, const br_explain_request *x, bool *done, br_error *err) {
+  char *text = NULL;
+  br_status status = BR_OK;
+  *done = false;
+  if (x->duckdb) {
+    text = br_asprintf("EXPLAIN %s%s", x->analyze ? "ANALYZE " : "", x->select);
+    status = run_other(q, BR_STMT_EXPLAIN, text, err);
+    *done = true;
+  } else if (q->session->options.distribute != BRANT_DISTRIBUTE_NEVER) {
+    status = select_of(q, x, &text, err);
+    *done = text != NULL;
+    if (status == BR_OK && *done) {
+      br_explain_request staged = *x;
+      staged.select = text;
+      status = run_explain(q, &staged, err);
     }
   }
-  bool done;
-  BR_TRY(br_temp_statement(q->session, sql, &done, err));
-  if (done) {
+  free(text);
+  return status;
+}
+
+static br_status start_copying(brant_query *q, const char *sql, bool counts, br_error *err) {
+  BR_TRY(br_copying_start(q->session, sql, &q->plan, &q->copying, err));
+  if (q->copying == NULL) return BR_OK;
+  if (counts) BR_TRY(br_copying_count(q->copying, err));
+  q->schema = br_schema_ref(br_copying_schema(q->copying));
+  return BR_OK;
+}
+
+/* What DuckDB would not understand: temporary tables on the workers, directories as tables. */
+static br_status submit_own(brant_query *q, const char *sql, bool *done, br_error *err) {
+  char *copy = NULL;
+  BR_TRY(br_temp_statement(q->session, sql, done, err));
+  if (!*done) BR_TRY(br_stored_copy(q->session, sql, &copy, done, err));
+  if (*done) {
     mark_end(q);
     return no_columns(&q->schema, err);
   }
+  if (copy == NULL) return BR_OK;
+  br_status status = start_copying(q, copy, true, err);
+  *done = true;
+  free(copy);
+  return status;
+}
+
+static br_status submit_plain(brant_query *q, const char *sql, br_error *err) {
+  br_statement kind;
+  br_explain_request x;
+  bool done = false;
+  if (br_explain_parse(sql, &x)) BR_TRY(explain(q, &x, &done, err));
+  if (!done) BR_TRY(submit_own(q, sql, &done, err));
+  if (done) return BR_OK;
+  BR_TRY(br_session_check_writable(q->session, sql, err));
   BR_TRY(br_session_classify(q->session->db, sql, &kind, err));
-  if (kind == BR_STMT_COPY) {
-    BR_TRY(br_copying_start(q->session, sql, &q->plan, &q->copying, err));
-    if (q->copying != NULL) {
-      q->schema = br_schema_ref(br_copying_schema(q->copying));
-      return BR_OK;
-    }
-  }
+  if (kind == BR_STMT_COPY) BR_TRY(start_copying(q, sql, false, err));
+  if (q->copying != NULL) return BR_OK;
+  if (kind == BR_STMT_DDL || kind == BR_STMT_OTHER) BR_TRY(run_stored(q, kind, sql, &done, err));
+  if (done) return BR_OK;
   if (kind != BR_STMT_SELECT) return run_other(q, kind, sql, err);
   BR_TRY(br_prepare(q->session, sql, false, &q->plan, err));
   return q->plan.local ? start_local(q, err) : start_distributed(q, err);
 }
 
 static br_status submit(brant_query *q, const char *sql, br_error *err) {
-  char *text = NULL;
-  BR_TRY(br_node_text(sql, &text, err));
-  br_status status = submit_plain(q, text ? text : sql, err);
+  char *prepared = NULL, *text = NULL;
+  BR_TRY(br_prepared_text(q->session, sql, &prepared, err));
+  const char *plain = prepared != NULL ? prepared : sql;
+  br_status status = br_node_text(plain, &text, err);
+  if (status == BR_OK) status = submit_plain(q, text ? text : plain, err);
   free(text);
+  free(prepared);
   return status;
 }
 
@@ -370,6 +464,15 @@ int brant_submit(brant_session *s, const char *sql, brant_query **out, brant_err
   }
   *out = q;
   return 0;
+}
+
+int brant_submit_params(brant_session *s, const char *sql, const brant_param *params, size_t n, brant_query **out,
+                        brant_error *err) {
+  char *text = NULL;
+  int code = brant_bind(s, sql, params, n, &text, err);
+  if (code == 0) code = brant_submit(s, text, out, err);
+  brant_free(text);
+  return code;
 }
 
 /* ---- the Arrow C stream */

@@ -21,24 +21,6 @@ void br_copy_text_free(br_copy_text *c) {
   *c = (br_copy_text){0};
 }
 
-static int depth_of(char c) {
-  if (c == '(' || c == '[' || c == '{') return 1;
-  return c == ')' || c == ']' || c == '}' ? -1 : 0;
-}
-
-/* Behind the bracket that closes the one at p[-1]; *inside ends before it. NULL: there is none. */
-static const char *close_bracket(const char *p, const char **inside_end) {
-  const char *t;
-  size_t n;
-  for (int depth = 1; br_token_next(&p, &t, &n);) {
-    depth += n == 1 ? depth_of(*t) : 0;
-    if (depth > 0) continue;
-    *inside_end = t;
-    return p;
-  }
-  return NULL;
-}
-
 /* table, or table (columns), between COPY and TO. */
 static char *select_table(const char *from, const char *to) {
   const char *p = from, *t, *columns = NULL, *columns_end = NULL, *table_end = from;
@@ -46,7 +28,7 @@ static char *select_table(const char *from, const char *to) {
   while (p < to && br_token_next(&p, &t, &n) && t < to) {
     if (n == 1 && *t == '(') {
       columns = p;
-      if (close_bracket(p, &columns_end) == NULL) return NULL;
+      if (br_token_close(p, &columns_end) == NULL) return NULL;
       break;
     }
     table_end = t + n;
@@ -65,13 +47,13 @@ static bool parse_source(const char **p, br_copy_text *out) {
   const char *start = t;
   if (n == 1 && *t == '(') {
     from = *p;
-    *p = close_bracket(from, &end);
+    *p = br_token_close(from, &end);
     if (*p == NULL) return false;
     out->select = br_strndup(from, (size_t)(end - from));
     return br_token_next(p, &t, &n) && br_token_is(t, n, "to");
   }
   for (int depth = 0; !(depth == 0 && br_token_is(t, n, "to"));) {
-    depth += n == 1 ? depth_of(*t) : 0;
+    depth += br_token_depth(t, n);
     if (depth == 0 && (br_token_is(t, n, "from") || br_token_is(t, n, "database"))) return false;
     if (!br_token_next(p, &t, &n)) return false;
   }
@@ -113,7 +95,7 @@ static bool next_option(const char **p, const char *end, option *o) {
   o->name = br_token_unquote(t, n);
   for (int depth = 0; at < end && br_token_next(&at, &t, &n) && t < end;) {
     if (depth == 0 && n == 1 && *t == ',') break;
-    depth += n == 1 ? depth_of(*t) : 0;
+    depth += br_token_depth(t, n);
     if (o->text == NULL) o->text = t;
     last = t + n;
   }
@@ -265,7 +247,7 @@ br_status br_copy_parse(const char *sql, bool *is, br_copy_text *out, br_error *
   if (more && br_token_is(t, n, "with")) more = br_token_next(&p, &t, &n);
   if (more) {
     const char *options_at = p;
-    if (n != 1 || *t != '(' || (p = close_bracket(p, &end)) == NULL || br_token_next(&p, &t, &n)) goto done;
+    if (n != 1 || *t != '(' || (p = br_token_close(p, &end)) == NULL || br_token_next(&p, &t, &n)) goto done;
     while (next_option(&options_at, end, &o)) {
       look_at(out, &all, &o);
       if (!own_option(out, &all, &o)) pass_on(&all, &o);

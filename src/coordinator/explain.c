@@ -239,13 +239,17 @@ int brant_explain(brant_session *s, const char *sql, int analyze, int json, char
   br_error_clear(&e);
   br_statement kind = BR_STMT_OTHER;
   char *own = NULL;
-  br_status status = br_node_text(sql, &own, &e);
+  char *bound = NULL;
+  br_status status = br_prepared_text(s, sql, &bound, &e);
+  if (bound != NULL) sql = bound;
+  if (status == BR_OK) status = br_node_text(sql, &own, &e);
   if (own != NULL) sql = own;
   if (status == BR_OK) status = br_session_classify(s->db, sql, &kind, &e);
   if (status == BR_OK && kind != BR_STMT_SELECT)
     status = br_fail(&e, BR_INVALID, BR_BLAME_USER, "only a SELECT has stages to explain");
   if (status == BR_OK) status = br_explain_text(s, sql, analyze != 0, json != 0, text, &e);
   free(own);
+  free(bound);
   if (status != BR_OK) br_error_export(&e, err);
   return status;
 }

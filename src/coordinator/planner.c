@@ -59,6 +59,10 @@ static const char *only_here(brant_session *s, const br_node *n, br_prepared *p)
       free(p->why_text);
       return p->why_text = br_asprintf("table %s lives in the memory of this process", table ? table : "?");
     }
+    if (catalog != NULL && br_session_writes(s, catalog)) {
+      free(p->why_text);
+      return p->why_text = br_asprintf("%s is attached for writing, and so this process alone has it", catalog);
+    }
     if (name != NULL && (starts_with(name, "duckdb_") || starts_with(name, "pragma_"))) {
       p->about_session = true;
       return "it asks about this session";
@@ -569,13 +573,14 @@ static br_status distribute_query(brant_session *s, br_plan *plan, br_planned *p
   br_stages *stages = NULL;
   if (plan == NULL)
     stages = whole_query(p->sql, planned, planned->refused);
-  else if (!calls && s->options.distribute == BRANT_DISTRIBUTE_AUTO && slots == 1 &&
+  else if (!calls && s->options.distribute == BRANT_DISTRIBUTE_AUTO && slots == 1 && s->writable.count == 0 &&
            !reads_dataset(s, plan, plan->root, false))
     stages = whole_query(p->sql, planned, "there is one executor, and DuckDB with all of its threads needs no stages");
   else
     BR_TRY(cut(s, plan, p->sql, planned, bytes, slots, calls, &stages, err));
-  if (plan != NULL && stages->whole_query_reason != NULL && reads_dataset(s, plan, plan->root, false)) {
-    p->why_text = br_strdup(stages->whole_query_reason); /* executors can't read it by name */
+  if (plan != NULL && stages->whole_query_reason != NULL &&
+      (s->writable.count > 0 || reads_dataset(s, plan, plan->root, false))) {
+    p->why_text = br_strdup(stages->whole_query_reason); /* executors may not have what its text names */
     br_stages_free(stages);
     run_here(p, p->why_text);
     return BR_OK;

@@ -103,6 +103,9 @@ void br_session_free(brant_session *s) {
   br_texts_free(&s->attach);
   br_texts_free(&s->views);
   br_texts_free(&s->detached);
+  br_texts_free(&s->writable);
+  br_texts_free(&s->prepared_names);
+  br_texts_free(&s->prepared_texts);
   br_texts_free(&s->setting_names);
   br_texts_free(&s->setting_values);
   free((char *)(uintptr_t)s->options.listen_host);

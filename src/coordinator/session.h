@@ -77,14 +77,18 @@ struct brant_session {
   br_texts attach,
       views;         /* statements that tasks need: extensions, attached files; views and macros of whole-query tasks */
   br_texts detached; /* names that were attached once */
-  br_texts setting_names, setting_values; /* DuckDB settings that the caller changed and that may change results */
-  _Atomic uint64_t explaining;            /* the query that EXPLAIN ANALYZE runs; 0: none */
-  struct br_dataset **datasets;           /* by name */
+  br_texts writable; /* attached for writing: this process alone has them */
+  br_texts prepared_names, prepared_texts; /* PREPARE */
+  br_texts setting_names, setting_values;  /* DuckDB settings that the caller changed and that may change results */
+  _Atomic uint64_t explaining;             /* the query that EXPLAIN ANALYZE runs; 0: none */
+  struct br_dataset **datasets;            /* by name */
   size_t n_datasets, cap_datasets;
   struct br_store *store; /* of rows that the caller gave; NULL until there are some */
   char *store_dir;
   bool has_temp;         /* there were temporary tables or views once */
   bool has_local_tables; /* tables live in this process: refused plans must run here */
+  bool in_transaction;   /* BEGIN: what it sees is seen by the caller's connection alone */
+  size_t views_at_begin; /* of `views`, to be forgotten with it */
 };
 
 /* settings.c */
@@ -93,8 +97,22 @@ void br_settings_default(br_settings *s);
 BR_MUST_USE br_status br_settings_share_zone(brant_session *s, br_error *err);
 BR_MUST_USE br_status br_settings_reset(brant_session *s, const char *name, br_error *err);
 
-/* statements.c: DDL, settings, ATTACH and DETACH: done here, and remembered for executors. */
-BR_MUST_USE br_status br_statement_run(brant_session *s, br_statement kind, const char *sql, br_error *err);
+/* statements.c: DDL, settings, ATTACH and DETACH: done here, and remembered for executors. *count: rows of a CREATE TABLE AS, else -1. */
+BR_MUST_USE br_status br_statement_run(brant_session *s, br_statement kind, const char *sql, int64_t *count,
+                                       br_error *err);
+
+bool br_session_writes(const brant_session *s, const char *catalog); /* attached for writing: executors don't have it */
+/* Does the statement change an attached file that is there for reading? */
+BR_MUST_USE br_status br_session_check_writable(brant_session *s, const char *sql, br_error *err);
+/* After a statement: does a transaction begin or end with it? done: it was run without an error. */
+void br_transaction_note(brant_session *s, const char *sql, bool done);
+
+/* prepared.c: parameters become constants. *out: free it. */
+BR_MUST_USE br_status br_bind_params(brant_session *s, const char *sql, const brant_param *params, size_t n, char **out,
+                                     br_error *err);
+/* What an EXECUTE stands for; *out NULL: it is none, or DuckDB shall say what is wrong with it. */
+BR_MUST_USE br_status br_prepared_text(brant_session *s, const char *sql, char **out, br_error *err);
+void br_prepared_note(brant_session *s, const char *sql); /* PREPARE or DEALLOCATE was run */
 
 /* temp_tables.c: CREATE TEMP TABLE … AS on the workers, and what is said of such tables later. done: nothing is left to be run. */
 BR_MUST_USE br_status br_temp_statement(brant_session *s, const char *sql, bool *done, br_error *err);

@@ -38,7 +38,8 @@ struct br_copying {
   br_schema *schema;
   _Atomic bool cancelled, writing; /* writing: this process's DuckDB is at it */
   _Atomic uint64_t rows_written;
-  bool done, over; /* tried; committed */
+  bool done, over;          /* tried; committed */
+  bool counts, counts_left; /* it answers with the number of rows; once */
 };
 
 /* ---- start */
@@ -102,8 +103,7 @@ static br_status open_sink(br_copying *c, br_error *err) {
   return status;
 }
 
-/* The columns as the user named and typed them, over rows as stages store them. */
-static void add_columns(const br_query *q, const br_stage *last, br_buf *b) {
+void br_sink_columns(const br_query *q, const br_stage *last, br_buf *b) {
   for (size_t i = 0; i < last->n_columns; i++) {
     const char *type = q->types[i];
     bool cast = strcmp(type, last->types[i]) != 0; /* enums are stored as VARCHAR */
@@ -119,7 +119,7 @@ static void make_sink_stage(br_copying *c) {
   br_stage *last = &q->stages->stages[q->n_runs - 1];
   br_buf b = {0};
   br_buf_str(&b, "SELECT ");
-  add_columns(q, last, &b);
+  br_sink_columns(q, last, &b);
   br_buf_printf(&b, " FROM (%s\n) AS brant_sink(", last->sql);
   for (size_t i = 0; i < last->n_columns; i++) br_buf_printf(&b, "%sc%zu", i ? ", " : "", i);
   br_buf_char(&b, ')');
@@ -177,6 +177,14 @@ done:
 
 br_schema *br_copying_schema(br_copying *c) { return c->schema; }
 
+br_status br_copying_count(br_copying *c, br_error *err) {
+  static const char *const types[] = {"BIGINT"}, *const names[] = {"Count"};
+  c->counts = c->counts_left = true;
+  br_schema_unref(c->schema);
+  c->schema = NULL;
+  return br_session_schema(c->session->db, types, names, 1, &c->schema, err);
+}
+
 /* ---- one file */
 
 typedef struct source {
@@ -201,7 +209,7 @@ static void add_single_source(const br_copying *c, br_buf *b) {
   }
   const br_query *q = c->plan->query;
   br_buf_str(b, "SELECT ");
-  add_columns(q, q->runs[q->n_runs - 1].plan, b);
+  br_sink_columns(q, q->runs[q->n_runs - 1].plan, b);
   br_buf_str(b, " FROM input(0)");
 }
 
@@ -371,6 +379,19 @@ static void finish(br_copying *c) {
   c->sink = NULL;
 }
 
+/* Once. */
+static br_status give_count(br_copying *c, br_batch **out, br_error *err) {
+  br_local_stream *st = NULL;
+  if (!c->counts_left) return BR_OK;
+  c->counts_left = false;
+  char *sql = br_asprintf("SELECT %" PRIu64 "::BIGINT AS \"Count\"", br_sink_list_rows(&c->list));
+  br_status status = br_session_stream(c->session->db, sql, &st, err);
+  if (status == BR_OK) status = br_local_stream_next(st, out, err);
+  br_local_stream_free(st);
+  free(sql);
+  return status;
+}
+
 br_status br_copying_next(br_copying *c, br_batch **out, br_error *err) {
   *out = NULL;
   if (!c->done) {
@@ -381,6 +402,7 @@ br_status br_copying_next(br_copying *c, br_batch **out, br_error *err) {
     c->over = true;
     atomic_store(&c->rows_written, br_sink_list_rows(&c->list));
   }
+  if (c->counts) return give_count(c, out, err);
   return br_sink_list_next(&c->list, c->session->db, c->text.partitioned, out, err);
 }
 

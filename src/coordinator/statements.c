@@ -6,12 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "base/util.h"
 #include "coordinator/session.h"
+#include "coordinator/stored_text.h"
 #include "coordinator/tokens.h"
+
+#define ATTACH_WAIT_MS 5000u /* for executors to close a file that shall be written */
+#define ATTACH_AGAIN_MS 20
 
 /* ---- ATTACH */
 
@@ -72,6 +77,14 @@ static bool has_option(const char *options, const char *word) {
   return false;
 }
 
+/* As asked for; a file that isn't there yet can only be written. */
+static bool for_writing(const attach *a) {
+  if (has_option(a->options, "read_write")) return true;
+  if (has_option(a->options, "read_only") || has_option(a->options, "type") || strchr(a->path, ':') != NULL)
+    return strcasecmp(a->path, ":memory:") == 0;
+  return a->path[0] == 0 || access(a->path, F_OK) != 0;
+}
+
 /* read-only, so that executors can open the file too. */
 static char *attach_text(const attach *a, bool executor) {
   br_buf b = {0};
@@ -109,6 +122,7 @@ static void forget_name(brant_session *s, const char *name) {
   }
   remove_text(&s->detached, name);
   br_texts_add(&s->detached, name);
+  remove_text(&s->writable, name);
 }
 
 static void remember_attach(brant_session *s, const attach *a) {
@@ -127,6 +141,71 @@ static void remember_attach(brant_session *s, const attach *a) {
   free(text);
 }
 
+/* The file is this process's own: DuckDB lets one process write, and then no other read. Executors close a file when the last query that
+ * they had has ended, which may be a moment after its rows were read. */
+static br_status attach_for_writing(brant_session *s, const char *sql, const attach *a, br_error *err) {
+  struct timespec step = {.tv_nsec = ATTACH_AGAIN_MS * 1000000L};
+  br_status status;
+  for (uint64_t start = br_now_ms();;) {
+    BR_TRY(br_session_check_interrupt(s, err));
+    status = br_session_execute(s->db, sql, err);
+    bool again = status == BR_IO && s->driver != NULL && br_now_ms() - start < ATTACH_WAIT_MS;
+    if (!again) break;
+    nanosleep(&step, NULL);
+  }
+  BR_TRY(status);
+  forget_name(s, a->name);
+  br_texts_add(&s->writable, a->name);
+  s->has_local_tables = true;
+  return BR_OK;
+}
+
+bool br_session_writes(const brant_session *s, const char *catalog) {
+  for (size_t i = 0; i < s->writable.count; i++)
+    if (strcasecmp(s->writable.items[i], catalog) == 0) return true;
+  return false;
+}
+
+/* The catalog before the name of what the statement changes; NULL: none is named. Free it. */
+static char *changed_catalog(const char *sql) {
+  static const char *const kinds[] = {"insert", "create", "update", "delete", "drop", "alter", "merge", "truncate"};
+  static const char *const places[] = {"into", "from", "table", "view", "schema", "update", "sequence", "type"};
+  const char *p = sql, *t;
+  size_t n;
+  bool writes = false, placed = false;
+  char *name = NULL;
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !writes; i++) writes = br_token_take(&p, kinds[i]);
+  if (!writes) return NULL;
+  for (p = sql; !placed && br_token_next(&p, &t, &n);)
+    for (size_t i = 0; i < sizeof places / sizeof *places && !placed; i++) placed = br_token_is(t, n, places[i]);
+  if (br_token_take(&p, "if")) {
+    br_token_take(&p, "not");
+    br_token_take(&p, "exists");
+  }
+  if (!placed || !br_token_name(&p, &name)) return NULL;
+  if (br_token_take(&p, ".")) return name;
+  free(name);
+  return NULL;
+}
+
+br_status br_session_check_writable(brant_session *s, const char *sql, br_error *err) {
+  char *catalog = s->attach.count > 0 ? changed_catalog(sql) : NULL;
+  bool only_read = false;
+  for (size_t i = 0; catalog != NULL && i < s->attach.count && !only_read; i++) {
+    attach a;
+    only_read = parse_attach(s->attach.items[i], &a) && strcasecmp(a.name, catalog) == 0;
+    attach_free(&a);
+  }
+  br_status status = BR_OK;
+  if (only_read)
+    status = br_fail(err, BR_INVALID, BR_BLAME_USER,
+                     "%s is attached for reading, so that workers can read it too: DETACH it, and ATTACH … AS %s "
+                     "(READ_WRITE) to write it from this process",
+                     catalog, catalog);
+  free(catalog);
+  return status;
+}
+
 static br_status run_attach(brant_session *s, const char *sql, br_error *err) {
   attach a;
   br_status status;
@@ -141,16 +220,14 @@ static br_status run_attach(brant_session *s, const char *sql, br_error *err) {
     free(name);
     return BR_OK;
   }
-  if (has_option(a.options, "read_write")) {
-    status = br_fail(err, BR_UNSUPPORTED, BR_BLAME_USER,
-                     "an attached file is opened read-only, so that every executor can read it: leave READ_WRITE out");
-    goto done;
+  if (for_writing(&a)) {
+    status = attach_for_writing(s, sql, &a, err);
+  } else {
+    char *text = attach_text(&a, false);
+    status = br_session_execute(s->db, text, err);
+    free(text);
+    if (status == BR_OK) remember_attach(s, &a);
   }
-  char *text = attach_text(&a, false);
-  status = br_session_execute(s->db, text, err);
-  free(text);
-  if (status == BR_OK) remember_attach(s, &a);
-done:
   attach_free(&a);
   return status;
 }
@@ -189,12 +266,24 @@ static br_status scan_texts(brant_session *s, char **text, br_error *err) {
   return status;
 }
 
-static br_status run_ddl(brant_session *s, const char *sql, br_error *err) {
+/* CREATE TABLE … AS answers with its number of rows. */
+static br_status run_counting(brant_session *s, const char *sql, int64_t *count, br_error *err) {
+  br_stored_text t;
+  br_table answer;
+  if (!br_stored_parse(sql, &t)) return br_session_execute(s->db, sql, err);
+  br_stored_text_free(&t);
+  BR_TRY(br_session_table(s->db, sql, &answer, err));
+  if (answer.rows > 0) *count = strtoll(br_table_cell(&answer, 0, 0), NULL, 10);
+  br_table_free(&answer);
+  return BR_OK;
+}
+
+static br_status run_ddl(brant_session *s, const char *sql, int64_t *count, br_error *err) {
   char *text = NULL;
   uint64_t bytes = 0;
   BR_TRY(br_source_rewrite(s->db, s->source, sql, &text, &bytes, err));
   if (has_word(sql, "view")) BR_TRY(scan_texts(s, &text, err));
-  br_status status = br_session_execute(s->db, text, err);
+  br_status status = run_counting(s, text, count, err);
   if (status == BR_OK) {
     /* Executors get views and macros with whole-query tasks; tables live here alone. */
     if (has_word(sql, "view") || has_word(sql, "macro") || has_word(sql, "function")) {
@@ -248,8 +337,12 @@ static bool parse_reset(const char *sql, char **name) {
 /* LOAD, USE, SET VARIABLE, PRAGMA: what a task could need of them. */
 static void remember_setting(brant_session *s, const char *sql) {
   const char *p = sql, *t;
+  char *catalog = NULL;
   size_t n;
   if (!br_token_next(&p, &t, &n)) return;
+  bool writes = br_token_is(t, n, "use") && br_token_name(&p, &catalog) && br_session_writes(s, catalog);
+  free(catalog);
+  if (writes) return; /* tasks don't have it */
   if (br_token_is(t, n, "load"))
     br_texts_add(&s->attach, sql);
   else if (br_token_is(t, n, "use") || br_token_is(t, n, "set") || br_token_is(t, n, "reset"))
@@ -274,7 +367,25 @@ static br_status run_setting(brant_session *s, const char *sql, br_error *err) {
   return status;
 }
 
-br_status br_statement_run(brant_session *s, br_statement kind, const char *sql, br_error *err) {
+br_status br_statement_run(brant_session *s, br_statement kind, const char *sql, int64_t *count, br_error *err) {
+  *count = -1;
   if (kind == BR_STMT_ATTACH) return run_attach(s, sql, err);
-  return kind == BR_STMT_DDL ? run_ddl(s, sql, err) : run_setting(s, sql, err);
+  return kind == BR_STMT_DDL ? run_ddl(s, sql, count, err) : run_setting(s, sql, err);
+}
+
+/* ---- transactions: DuckDB's own; here only what the session has beside it */
+
+void br_transaction_note(brant_session *s, const char *sql, bool done) {
+  const char *p = sql;
+  if (br_token_take(&p, "begin") || br_token_take(&p, "start")) {
+    if (!done) return;
+    s->in_transaction = true;
+    s->views_at_begin = s->views.count;
+    return;
+  }
+  bool back = br_token_take(&p, "rollback") || br_token_take(&p, "abort");
+  if (!back && !br_token_take(&p, "commit") && !br_token_take(&p, "end")) return;
+  if (!s->in_transaction) return;
+  s->in_transaction = false; /* a COMMIT that fails has rolled back */
+  while ((back || !done) && s->views.count > s->views_at_begin) br_texts_remove(&s->views, s->views.count - 1);
 }

@@ -18,23 +18,6 @@ typedef struct create {
   const char *select; /* in the statement */
 } create;
 
-static bool next_is(const char **p, const char *word) {
-  const char *at = *p, *t;
-  size_t n;
-  if (!br_token_next(&at, &t, &n) || !br_token_is(t, n, word)) return false;
-  *p = at;
-  return true;
-}
-
-static bool next_name(const char **p, char **out) {
-  const char *t, *at = *p;
-  size_t n;
-  if (!br_token_next(&at, &t, &n) || *t == '(' || *t == '\'' || *t == '.') return false;
-  *p = at;
-  *out = br_token_unquote(t, n);
-  return true;
-}
-
 /* WITH [NO] DATA at the end is DuckDB's own business. */
 static bool ends_with_data(const char *p) {
   const char *t = NULL, *last = NULL;
@@ -48,14 +31,15 @@ static bool ends_with_data(const char *p) {
 static bool parse_create(const char *sql, create *c) {
   const char *p = sql;
   *c = (create){0};
-  if (!next_is(&p, "create")) return false;
-  if (next_is(&p, "or") && !(c->replace = next_is(&p, "replace"))) return false;
-  if (!next_is(&p, "temp") && !next_is(&p, "temporary")) return false;
-  if (!next_is(&p, "table")) return false;
-  if (next_is(&p, "if") && !(c->if_not_exists = next_is(&p, "not") && next_is(&p, "exists"))) return false;
-  if (!next_name(&p, &c->name)) return false;
+  if (!br_token_take(&p, "create")) return false;
+  if (br_token_take(&p, "or") && !(c->replace = br_token_take(&p, "replace"))) return false;
+  if (!br_token_take(&p, "temp") && !br_token_take(&p, "temporary")) return false;
+  if (!br_token_take(&p, "table")) return false;
+  if (br_token_take(&p, "if") && !(c->if_not_exists = br_token_take(&p, "not") && br_token_take(&p, "exists")))
+    return false;
+  if (!br_token_name(&p, &c->name)) return false;
   c->select = p;
-  if (next_is(&p, "as") && !ends_with_data(p)) {
+  if (br_token_take(&p, "as") && !ends_with_data(p)) {
     c->select = p;
     return true;
   }
@@ -189,14 +173,14 @@ static br_status create_table(brant_session *s, const create *c, bool *done, br_
 static br_status drop_kept(brant_session *s, const char *sql, bool *done, br_error *err) {
   const char *p = sql;
   char *name = NULL;
-  if (!next_is(&p, "drop")) return BR_OK;
-  bool view = next_is(&p, "view");
-  if (!view && !next_is(&p, "table")) return BR_OK;
-  if (next_is(&p, "if") && !next_is(&p, "exists")) return BR_OK;
-  if (!next_name(&p, &name)) return BR_OK;
-  if (strcasecmp(name, "temp") == 0 && next_is(&p, ".")) {
+  if (!br_token_take(&p, "drop")) return BR_OK;
+  bool view = br_token_take(&p, "view");
+  if (!view && !br_token_take(&p, "table")) return BR_OK;
+  if (br_token_take(&p, "if") && !br_token_take(&p, "exists")) return BR_OK;
+  if (!br_token_name(&p, &name)) return BR_OK;
+  if (strcasecmp(name, "temp") == 0 && br_token_take(&p, ".")) {
     free(name);
-    if (!next_name(&p, &name)) return BR_OK;
+    if (!br_token_name(&p, &name)) return BR_OK;
   }
   br_dataset *d = find_temp(s, name);
   br_status status = BR_OK;
@@ -215,32 +199,47 @@ static bool needs_table(const char *sql) {
   static const char *const words[] = {"insert", "update", "delete", "truncate", "alter", "merge", "create"};
   const char *p = sql, *t;
   size_t n;
-  if (next_is(&p, "copy")) return br_token_next(&p, &t, &n) && (next_is(&p, "from") || *p == '(');
-  if (next_is(&p, "with")) { /* WITH … INSERT */
+  if (br_token_take(&p, "copy")) return br_token_next(&p, &t, &n) && (br_token_take(&p, "from") || *p == '(');
+  if (br_token_take(&p, "with")) { /* WITH … INSERT */
     for (; br_token_next(&p, &t, &n);)
       if (br_token_is(t, n, "insert") || br_token_is(t, n, "update") || br_token_is(t, n, "delete")) return true;
     return false;
   }
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-    if (next_is(&p, words[i])) return true;
+    if (br_token_take(&p, words[i])) return true;
   return false;
 }
 
 /* CREATE VIEW, MACRO and main tables may well read a kept one, or have its name: only these are about the table itself. */
 static bool about_itself(const char *sql) {
   const char *p = sql;
-  if (!next_is(&p, "create")) return true;
-  if (next_is(&p, "unique") || next_is(&p, "index")) return true;
-  if (next_is(&p, "or") && !next_is(&p, "replace")) return false;
-  return (next_is(&p, "temp") || next_is(&p, "temporary")) && (next_is(&p, "table") || next_is(&p, "view"));
+  if (!br_token_take(&p, "create")) return true;
+  if (br_token_take(&p, "unique") || br_token_take(&p, "index")) return true;
+  if (br_token_take(&p, "or") && !br_token_take(&p, "replace")) return false;
+  return (br_token_take(&p, "temp") || br_token_take(&p, "temporary")) &&
+         (br_token_take(&p, "table") || br_token_take(&p, "view"));
+}
+
+/* A rollback brings back DuckDB's tables alone. */
+static br_status refuse_in_transaction(const brant_session *s, const char *sql, br_error *err) {
+  const char *p = sql;
+  const br_dataset *d = named_in(s, sql);
+  if (d == NULL || !(br_token_take(&p, "drop") || (needs_table(sql) && about_itself(sql)))) return BR_OK;
+  return br_fail(
+      err, BR_UNSUPPORTED, BR_BLAME_USER,
+      "the temporary table \"%.200s\" lies on the workers, where a change could not be rolled back: change it "
+      "outside of a transaction",
+      d->view);
 }
 
 br_status br_temp_statement(brant_session *s, const char *sql, bool *done, br_error *err) {
   create c;
   const char *p = sql;
   *done = false;
-  if (next_is(&p, "create") && (next_is(&p, "temp") || next_is(&p, "temporary") || next_is(&p, "or")))
+  if (br_token_take(&p, "create") &&
+      (br_token_take(&p, "temp") || br_token_take(&p, "temporary") || br_token_take(&p, "or")))
     s->has_temp = true;
+  if (s->in_transaction) return refuse_in_transaction(s, sql, err); /* else they are DuckDB's own */
   if (parse_create(sql, &c)) {
     br_status status = create_table(s, &c, done, err);
     free(c.name);

@@ -22,6 +22,41 @@ bool br_token_is(const char *start, size_t n, const char *word) {
   return n == strlen(word) && strncasecmp(start, word, n) == 0;
 }
 
+bool br_token_take(const char **p, const char *word) {
+  const char *at = *p, *t;
+  size_t n;
+  if (!br_token_next(&at, &t, &n) || !br_token_is(t, n, word)) return false;
+  *p = at;
+  return true;
+}
+
+bool br_token_name(const char **p, char **out) {
+  const char *t, *at = *p;
+  size_t n;
+  if (!br_token_next(&at, &t, &n) || *t == '(' || *t == '\'' || *t == '.') return false;
+  *p = at;
+  *out = br_token_unquote(t, n);
+  return true;
+}
+
+int br_token_depth(const char *start, size_t n) {
+  if (n != 1) return 0;
+  if (*start == '(' || *start == '[' || *start == '{') return 1;
+  return *start == ')' || *start == ']' || *start == '}' ? -1 : 0;
+}
+
+const char *br_token_close(const char *p, const char **inside_end) {
+  const char *t;
+  size_t n;
+  for (int depth = 1; br_token_next(&p, &t, &n);) {
+    depth += br_token_depth(t, n);
+    if (depth > 0) continue;
+    *inside_end = t;
+    return p;
+  }
+  return NULL;
+}
+
 char *br_token_unquote(const char *start, size_t n) {
   if (n < 2 || (*start != '\'' && *start != '"') || start[n - 1] != *start) return br_strndup(start, n);
   br_buf b = {0};

@@ -52,6 +52,9 @@ typedef enum br_statement {
 /* Parses and binds: a syntax error or an unknown column is BR_INVALID with DuckDB's message (it has the place). */
 BR_MUST_USE br_status br_session_classify(br_session *s, const char *sql, br_statement *out, br_error *err);
 BR_MUST_USE br_status br_session_execute(br_session *s, const char *sql, br_error *err); /* no rows wanted */
+/* How the columns of its result are called; it is bound, not run. br_names_free. */
+BR_MUST_USE br_status br_session_names(br_session *s, const char *sql, char ***names, size_t *n, br_error *err);
+void br_names_free(char **names, size_t n);
 
 /* A small materialised result as text: cell(r, c) NULL for NULL. For footers, settings, tests: not for data. */
 typedef struct br_table {

@@ -156,6 +156,33 @@ done:
   return status;
 }
 
+br_status br_session_names(br_session *s, const char *sql, char ***names, size_t *n, br_error *err) {
+  duckdb_prepared_statement ps = NULL;
+  br_status status;
+  *names = NULL, *n = 0;
+  br_session_begin(s);
+  BR_TRY_GOTO(br_gate_enter(s, BR_MODE_DEFAULT, err));
+  status = br_stmt_prepare(s, sql, &ps, err);
+  br_gate_leave(s);
+  if (status != BR_OK) goto done;
+  *n = duckdb_prepared_statement_column_count(ps);
+  *names = br_calloc(*n + 1, sizeof **names);
+  for (size_t i = 0; i < *n; i++) {
+    const char *name = duckdb_prepared_statement_column_name(ps, i);
+    (*names)[i] = br_strdup(name ? name : "");
+    duckdb_free((void *)name);
+  }
+done:
+  if (ps) duckdb_destroy_prepare(&ps);
+  br_session_end(s);
+  return status;
+}
+
+void br_names_free(char **names, size_t n) {
+  for (size_t i = 0; i < n; i++) free(names[i]);
+  free(names);
+}
+
 br_status br_session_execute(br_session *s, const char *sql, br_error *err) {
   duckdb_prepared_statement ps = NULL;
   duckdb_result r;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * DuckDB connections with a query's prelude and settings already done, kept between the tasks of that query.
+ * With the last of them the attached files are closed, so that others may write them between queries.
  * Order: take, run, give; drop when the query is over. Threads: any; a prelude runs under its own mutex, since two
  * connections of one instance that ATTACH the same database at once would race. Bound: BR_EXECUTOR_MAX_IDLE_SESSIONS idle ones,
  * the oldest is closed first. */
@@ -20,6 +21,8 @@ struct br_sessions {
   pthread_mutex_t lock, prelude_lock;
   idle idle[BR_EXECUTOR_MAX_IDLE_SESSIONS];
   size_t n_idle; /* oldest first */
+  bool attached; /* some prelude has attached a file; as n_open */
+  size_t n_open; /* idle ones too; under prelude_lock, which attaching and detaching needs */
 };
 
 br_sessions *br_sessions_new(br_engine *e) {
@@ -30,14 +33,46 @@ br_sessions *br_sessions_new(br_engine *e) {
   return s;
 }
 
-static void idle_close(idle *i) {
-  br_session_close(i->session);
+/* Nobody has a query here: DETACH all. What can't be closed now is tried again after the next query. */
+static void detach_all(br_sessions *s) {
+  br_session *session = NULL;
+  br_table t;
+  br_error ignored;
+  br_buf b = {0};
+  if (br_session_open(s->engine, &session, &ignored) != BR_OK) return;
+  if (br_session_table(session, "SELECT database_name FROM duckdb_databases() WHERE NOT internal AND path IS NOT NULL",
+                       &t, &ignored) == BR_OK) {
+    for (size_t i = 0; i < t.rows; i++) {
+      br_buf_clear(&b);
+      br_buf_str(&b, "DETACH DATABASE IF EXISTS ");
+      br_buf_sql_ident(&b, br_table_cell(&t, i, 0));
+      br_status unused = br_session_execute(session, br_buf_cstr(&b), &ignored);
+      (void)unused;
+    }
+    br_table_free(&t);
+  }
+  br_buf_free(&b);
+  br_session_close(session);
+}
+
+static void close_session(br_sessions *s, br_session *session) {
+  br_session_close(session);
+  pthread_mutex_lock(&s->prelude_lock);
+  if (--s->n_open == 0 && s->attached) {
+    detach_all(s);
+    s->attached = false;
+  }
+  pthread_mutex_unlock(&s->prelude_lock);
+}
+
+static void idle_close(br_sessions *s, idle *i) {
+  close_session(s, i->session);
   free(i->setup);
 }
 
 void br_sessions_free(br_sessions *s) {
   if (!s) return;
-  for (size_t i = 0; i < s->n_idle; i++) idle_close(&s->idle[i]);
+  for (size_t i = 0; i < s->n_idle; i++) idle_close(s, &s->idle[i]);
   pthread_mutex_destroy(&s->lock);
   pthread_mutex_destroy(&s->prelude_lock);
   free(s);
@@ -116,10 +151,12 @@ br_status br_sessions_take(br_sessions *s, const Brant__Pb__Task *t, br_session 
   }
   BR_TRY(br_session_open(s->engine, &session, err));
   pthread_mutex_lock(&s->prelude_lock);
+  s->n_open++;
+  s->attached = s->attached || t->n_prelude > 0;
   br_status status = prepare(session, t, err);
   pthread_mutex_unlock(&s->prelude_lock);
   if (status) {
-    br_session_close(session);
+    close_session(s, session);
     return status;
   }
   *out = session;
@@ -129,7 +166,7 @@ br_status br_sessions_take(br_sessions *s, const Brant__Pb__Task *t, br_session 
 void br_sessions_give(br_sessions *s, const Brant__Pb__Task *t, br_session *session, bool reuse) {
   if (!session) return;
   if (!reuse) {
-    br_session_close(session);
+    close_session(s, session);
     return;
   }
   idle oldest = {0};
@@ -137,7 +174,7 @@ void br_sessions_give(br_sessions *s, const Brant__Pb__Task *t, br_session *sess
   if (s->n_idle == BR_EXECUTOR_MAX_IDLE_SESSIONS) oldest = remove_idle(s, 0);
   s->idle[s->n_idle++] = (idle){.query = t->id->query, .setup = setup_text(t), .session = session};
   pthread_mutex_unlock(&s->lock);
-  if (oldest.session) idle_close(&oldest);
+  if (oldest.session) idle_close(s, &oldest);
 }
 
 void br_sessions_drop(br_sessions *s, uint64_t query) {
@@ -151,5 +188,5 @@ void br_sessions_drop(br_sessions *s, uint64_t query) {
       i++;
   }
   pthread_mutex_unlock(&s->lock);
-  for (size_t i = 0; i < n; i++) idle_close(&gone[i]);
+  for (size_t i = 0; i < n; i++) idle_close(s, &gone[i]);
 }

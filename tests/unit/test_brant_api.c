@@ -391,6 +391,61 @@ static void statements(void **state) {
   assert_int_not_equal(brant_submit(shared, "SELECT * FROM api_numbers", &q, &err), 0);
 }
 
+static int64_t count_with(const char *sql, const brant_param *params, size_t n) {
+  brant_query *q = NULL;
+  struct ArrowArrayStream st;
+  char text[2048];
+  int64_t sum, rows;
+  OK(brant_submit_params(shared, sql, params, n, &q, &err));
+  OK(brant_query_stream(q, &st, &err));
+  if (drain(&st, &sum, &rows, text) != 0) fail_msg("%s: %s", sql, text);
+  assert_int_equal(rows, 1);
+  st.release(&st);
+  brant_query_free(q);
+  return sum;
+}
+
+static void parameters(void **state) {
+  (void)state;
+  brant_param by_place[] = {{NULL, "BIGINT", "90000"}, {NULL, NULL, "3 * 5"}};
+  assert_int_equal(count_with("SELECT count(*) FROM numbers WHERE i >= ? AND i % 100 < ?", by_place, 2), 1500);
+  brant_param by_name[] = {{"text", "VARCHAR", "it's $n; --"}, {"n", NULL, "7"}, {"none", "DATE", NULL}};
+  assert_int_equal(
+      count_with("SELECT count(*) + length($text) FROM numbers WHERE i < $n AND $none IS NULL", by_name, 3), 7 + 11);
+  brant_param numbered[] = {{"2", "VARCHAR", "5"}, {"1", "INTEGER[]", "[1, 2, NULL]"}};
+  assert_int_equal(count_with("SELECT count(*) + len($1) FROM numbers WHERE i < $2", numbered, 2), 8);
+  char *bound = NULL;
+  OK(brant_bind(shared, "SELECT $1 + 1, count(*) FROM numbers", by_place, 1, &bound, &err));
+  assert_non_null(strstr(bound, "\"($1 + 1)\"")); /* the name that DuckDB gives it */
+  brant_free(bound);
+  static const struct {
+    brant_param p;
+    const char *message;
+  } bad[] = {{{"b", NULL, "1"}, "there is a value for $b"}, {{"a", NULL, "1), (2"}, "not one expression"},
+             {{"a", NULL, "1, 2"}, "not one expression"},   {{"a", NULL, "nope"}, "nope"},
+             {{"a", "NO_SUCH_TYPE", "1"}, "no_such_type"},  {{"a", "INTEGER), (1", "1"}, "not one expression"},
+             {{"a", "INTEGER", "x"}, "Could not convert"},  {{"a", NULL, "'"}, "the value of $a"},
+             {{"a", NULL, "1 /*"}, "the value of $a"}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    brant_query *q = NULL;
+    char *text = NULL;
+    int code = brant_bind(shared, "SELECT $a FROM numbers", &bad[i].p, 1, &text, &err);
+    if (code == 0) code = brant_submit(shared, text, &q, &err);
+    brant_free(text);
+    if (code == 0) { /* a value that can't be cast: found when it is computed */
+      struct ArrowArrayStream st;
+      struct ArrowArray batch;
+      OK(brant_query_stream(q, &st, &err));
+      assert_int_not_equal(st.get_next(&st, &batch), 0);
+      code = brant_query_error(q, &err);
+      st.release(&st);
+      brant_query_free(q);
+    }
+    assert_int_not_equal(code, 0);
+    if (strcasestr(err.message, bad[i].message) == NULL) fail_msg("%s", err.message);
+  }
+}
+
 static void settings(void **state) {
   (void)state;
   OK(brant_set(shared, "partitions", "3", &err));
@@ -577,6 +632,7 @@ int main(void) {
       cmocka_unit_test(settings),
       cmocka_unit_test(ranges_of_settings),
       cmocka_unit_test(local_queries_run_behind),
+      cmocka_unit_test(parameters),
       cmocka_unit_test(explain),
       cmocka_unit_test(events),
       cmocka_unit_test(example_runs),

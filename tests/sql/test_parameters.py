@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters ($1, ?, $name): PREPARE and EXECUTE in scripts, --param of the command, params in Python (tests/python/test_sql_params.py) and the
+C API (tests/unit/test_brant_api.c). The answers are DuckDB's own, names and types of columns included."""
+import json
+import os
+import subprocess
+
+import brantlib
+import duckdb
+import files
+import pytest
+
+
+@pytest.fixture(scope="module")
+def here():
+    return files.make()
+
+
+@pytest.fixture(scope="module", params=["staged", "eager"])
+def session(request):
+    with brantlib.Session(workers=3, threads=1, distribute="always", mode=request.param, settings={"TimeZone": "UTC"}) as s:
+        yield s
+
+
+@pytest.fixture(scope="module")
+def con():
+    c = duckdb.connect()
+    c.execute("SET TimeZone = 'UTC'")
+    return c
+
+
+def both(session, con, prepare, execute, distributed=True):
+    for run in (session.run, con.execute):
+        run(prepare)
+    table, stats = session.run(execute)
+    want = con.execute(execute).to_arrow_table()
+    assert table.column_names == want.column_names, execute
+    assert table.schema.types == want.schema.types, execute
+    assert table.to_pylist() == want.to_pylist()
+    assert bool(stats.distributed) == distributed
+    for run in (session.run, con.execute):
+        run("DEALLOCATE p")
+    return table.to_pylist()
+
+
+@pytest.mark.parametrize("statement, arguments", [
+    ("SELECT count(*) AS n FROM {} WHERE id < $1", "(12)"),
+    ("SELECT count(*), $1, 1 + $1, id % $2 FROM {} GROUP BY ALL ORDER BY ALL", "(12, 5)"),
+    ("SELECT id, ? AS a, ? FROM {} WHERE id BETWEEN ? AND ? ORDER BY id", "('x', NULL, 5, 9)"),
+    ("SELECT $name || s AS n, id FROM {} WHERE id IN ($a, $b) ORDER BY id", "(b := 7, NAME := 'it''s ', a := 3)"),
+    ("SELECT id FROM {} ORDER BY id LIMIT ? OFFSET ?", "(3, 2 + 2)"),
+    ("SELECT sum(id + $1) AS s, typeof(any_value($1)) AS t FROM {}", "(1.5)"),
+    ("SELECT sum(id + $1) AS s, typeof(any_value(g + $1)) AS t FROM {}", "(5::HUGEINT)"),
+    ("SELECT count(*) AS n FROM {} WHERE day < $1", "('2024-01-05')"),
+    ("SELECT count(*) AS n FROM {} WHERE day < $1 AND tz > $2", "(DATE '2024-01-05', '2024-03-31 00:00:10+00')"),
+    ("SELECT list_contains($1, g) AS c, count(*) AS n FROM {} GROUP BY ALL ORDER BY ALL", "([1, 2, 3])"),
+    ("SELECT $1.a + id AS v, $2['k'] AS w FROM {} WHERE id < 3 ORDER BY id", "({{'a': 5}}, MAP {{'k': [1, NULL]}})"),
+    ("SELECT count(DISTINCT $1) AS n FROM {}", "(random())"),
+    ("SELECT count(*) AS n FROM {} WHERE id < $1", "(least(abs(-20), 30))"),
+    ("SELECT $1 AS a, '$2 ?' AS b, $$ $3 ? $$ AS c, count(*) AS n /* ? */ FROM {} -- $4", "(TRUE)"),
+    ("SELECT $1::INTERVAL AS i, $2::BLOB AS b, $3 AS e FROM {} LIMIT 1", "('3 days', '\\x00\\xff', '')"),
+    ("SELECT ?2, ?1, count(*) AS n FROM {}", "('a', 'b')"),
+    ("FROM {} SELECT max(id) AS m WHERE id <$1AND id>$2", "(100, -5)")])
+def test_execute(session, con, here, statement, arguments):
+    arguments = arguments.replace("{{", "{").replace("}}", "}")
+    both(session, con, "PREPARE p AS " + statement.format(f"'{here}/facts/*.parquet'"), "EXECUTE p" + arguments)
+
+
+def test_a_file_as_a_parameter(session, con, here):
+    both(session, con, "PREPARE p AS SELECT count(*) AS n FROM read_parquet($1)", f"EXECUTE p('{here}/facts/*.parquet')")
+
+
+def test_without_parameters_and_again(session, con, here):
+    both(session, con, f"PREPARE p AS SELECT max(id) AS m FROM '{here}/facts/*.parquet'", "EXECUTE p")
+    session.run(f"PREPARE p AS SELECT count(*) AS n FROM '{here}/facts/*.parquet' WHERE id < $1")
+    for n in (5, 50, 0):
+        assert session.run(f"EXECUTE p({n})")[0].to_pylist() == [{"n": n}]
+    session.run(f"PREPARE P AS SELECT -count(*) AS n FROM '{here}/facts/*.parquet' WHERE id < $1")  # the name again: another statement
+    assert session.run("EXECUTE p(5)")[0].to_pylist() == [{"n": -5}]
+    lines = [r["explain"] for r in session.run("EXPLAIN EXECUTE p(5)")[0].to_pylist()]
+    assert lines[0].startswith("stage 1: ")
+    assert len(json.loads(session.explain("EXECUTE p(5)", False, True))["stages"]) == 2
+    session.run("DEALLOCATE PREPARE p")
+    with pytest.raises(brantlib.BrantError, match='"p" does not exist'):
+        session.run("EXECUTE p(5)")
+
+
+def test_other_statements(session, con, here, tmp_path):
+    for run in (session.run, con.execute):
+        run("CREATE OR REPLACE TABLE t (a BIGINT, b VARCHAR)")
+    both(session, con, "PREPARE p AS INSERT INTO t VALUES ($1, $2), ($1 + 1, $2)", "EXECUTE p(1, 'x')", False)
+    both(session, con, f"PREPARE p AS INSERT INTO t SELECT id, $1 FROM '{here}/facts/*.parquet' WHERE id < $2", "EXECUTE p('y', 10)", True)
+    both(session, con, "PREPARE p AS UPDATE t SET b = $1 WHERE a = $2", "EXECUTE p('z', 1)", False)
+    both(session, con, "PREPARE p AS DELETE FROM t WHERE a = $1 RETURNING b", "EXECUTE p(2)", False)
+    both(session, con, "PREPARE p AS SELECT *, $1 AS c FROM t ORDER BY ALL", "EXECUTE p(1)", False)
+    session.run(f"PREPARE p AS COPY (SELECT id FROM '{here}/facts/*.parquet' WHERE id < $1) TO '{tmp_path}/out/' (FORMAT parquet)")
+    assert sum(f["rows"] for f in session.run("EXECUTE p(7)")[0].to_pylist()) == 7
+    session.run("DROP TABLE t")
+
+
+@pytest.mark.parametrize("prepare, execute, message", [
+    ("SELECT $1 + $2", "(1)", "(?i)not provided.*: 2|no value for the parameter"),
+    ("SELECT $1", "(1, 2)", "(?i)excess"),
+    ("SELECT $a", "(b := 1)", "(?i)not provided|excess"),
+    ("SELECT $1 / 'x'", "(1)", "(?i)convert"),
+    ("SELECT $1", "(nope)", "Only scalar parameters"),
+    ("SELECT $1 + 1", "('x')", "STRING_LITERAL")])
+def test_errors(session, here, prepare, execute, message):
+    session.run(f"PREPARE p AS {prepare} FROM '{here}/facts/*.parquet'")
+    with pytest.raises(brantlib.BrantError, match=message):
+        session.run("EXECUTE p" + execute)
+    session.run("DEALLOCATE p")
+
+
+def test_errors_of_prepare(session, here):
+    for sql, message in (("PREPARE p AS SELECT nope", "nope"), ("PREPARE p AS SELECT $a, ?", "(?i)mixing"), ("EXECUTE nobody(1)", "nobody"),
+                         ("SELECT $1", "parameters without values")):
+        with pytest.raises(brantlib.BrantError, match=message):
+            session.run(sql)
+
+
+# ---- the command
+
+def brant(*args, code=0):
+    p = subprocess.run([brantlib.BUILD / "brant", *args], capture_output=True, text=True, env={**os.environ, "TZ": "UTC"}, check=False)
+    assert p.returncode == code, p.stderr
+    return p.stdout if code == 0 else p.stderr
+
+
+def test_command(here):
+    facts = f"'{here}/facts/*.parquet'"
+    always = ["sql", "--workers", "2", "--distribute", "always", "--format", "csv"]
+    got = brant(*always, "--param", "n=12", "--param", "name=it's; $n", f"SELECT count(*) AS c, $name AS s, $n FROM {facts} WHERE id < $n")
+    assert got == "c,s,$n\n12,it's; $n,12\n"
+    assert brant("sql", "--format", "csv", "--param", "2:=5 * 2", "--param", "1=2024-01-01", "SELECT ?::DATE + 1 AS d, ? AS t") == "d,t\n2024-01-02,10\n"
+    script = f"CREATE VIEW v AS FROM {facts}; SELECT count(*) AS n FROM v WHERE id < $a; " \
+        "PREPARE p AS SELECT count(*) AS n FROM v WHERE g = $b; EXECUTE p(b := $a)"
+    assert brant(*always, "--param", "a:=3", script) == "n\n3\nn\n2500\n"
+    assert '= 3::BIGINT' in brant("explain", "--workers", "2", "--param", "a:=3", f"SELECT count(*) FROM {facts} WHERE id = $a")
+    assert "no statement has $b" in brant("sql", "--param", "b=1", "SELECT $a", code=2)
+    assert "no value for the parameter $c" in brant("sql", "--param", "a=1", "SELECT $a, $c", code=1)
+    assert "NAME=TEXT or NAME:=SQL" in brant("sql", "--param", "a", "SELECT $a", code=2)
+    assert "not one expression" in brant("sql", "--param", "a:=1), (2", "SELECT $a", code=1)
