@@ -45,7 +45,7 @@ def __getattr__(name):
     elif name == "__version__":
         value = importlib.import_module("brant.session")._native.version()
     else:
-        raise AttributeError(f"module 'brant' has no attribute {name!r}")
+        raise importlib.import_module("brant.foreign").missing("brant", name)
     globals()[name] = value
     return value
 

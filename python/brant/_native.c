@@ -8,6 +8,7 @@
  * stats come from any thread. What waits in the main thread looks for Ctrl-C every SIGNAL_CHECK_MS: the work goes on in a helper
  * thread meanwhile, is cancelled on a signal, and awaited (the engine ends a cancelled query within a second).
  * Bounds: one helper thread a waiting call.
+ * After a fork: threads, locks and workers of a session are the parent's. In the child its calls are errors, and nothing of it is ended.
  */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x03090000
@@ -20,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "_read.h"
 #include "brant.h"
@@ -34,6 +36,7 @@ typedef struct session_object {
   pthread_mutex_t life;  /* held for moments: who interrupts a session knows that it's not freed meanwhile */
   pthread_mutex_t lock;  /* one call at a time; close takes it, too, so a call that has it has a session */
   PyObject *subscribers; /* list: kept as long as the session may call them */
+  pid_t home;            /* the process that made it */
 } session_object;
 
 typedef struct query_object {
@@ -141,7 +144,23 @@ static brant_session *session_of(session_object *s) {
   return session;
 }
 
+static bool is_home(const session_object *s) { return s->home == getpid(); }
+
+static brant_error not_home(const session_object *s) {
+  brant_error e = {.code = BRANT_INVALID, .blame = BRANT_BLAME_USER};
+  snprintf(e.message, sizeof e.message,
+           "this session belongs to process %ld, from which this one was forked: frames of the default session work in "
+           "both, others need a session that is made here",
+           (long)s->home);
+  return e;
+}
+
 static bool opened(session_object *s) {
+  if (!is_home(s)) {
+    brant_error e = not_home(s);
+    raise_error(&e);
+    return false;
+  }
   if (session_of(s) != NULL) return true;
   PyErr_SetString(PyExc_ValueError, "this session is closed");
   return false;
@@ -202,6 +221,7 @@ static PyObject *session_new(PyTypeObject *type, PyObject *args, PyObject *kw) {
   if (s == NULL) return NULL;
   pthread_mutex_init(&s->life, NULL);
   pthread_mutex_init(&s->lock, NULL);
+  s->home = getpid();
   s->subscribers = PyList_New(0);
   Py_BEGIN_ALLOW_THREADS status = brant_open(&o, &s->session, &err);
   Py_END_ALLOW_THREADS if (status != 0) {
@@ -222,6 +242,7 @@ static void stop_call(session_object *s, brant_session *session) {
 
 static void close_session(session_object *s) {
   struct timespec until;
+  if (!is_home(s)) return;
   pthread_mutex_lock(&s->life);
   brant_session *session = s->session;
   s->session = NULL;
@@ -251,8 +272,10 @@ static void session_dealloc(PyObject *self) {
   session_object *s = (session_object *)self;
   close_session(s);
   Py_XDECREF(s->subscribers);
-  pthread_mutex_destroy(&s->lock);
-  pthread_mutex_destroy(&s->life);
+  if (is_home(s)) {
+    pthread_mutex_destroy(&s->lock);
+    pthread_mutex_destroy(&s->life);
+  }
   free_object(self);
 }
 
@@ -388,7 +411,7 @@ static PyObject *session_listen(PyObject *self, PyObject *unused) {
 
 static PyObject *session_interrupt(PyObject *self, PyObject *unused) {
   (void)unused;
-  interrupt((session_object *)self);
+  if (is_home((session_object *)self)) interrupt((session_object *)self);
   Py_RETURN_NONE;
 }
 
@@ -602,8 +625,15 @@ static int do_next(void *arg, brant_error *err) {
 
 static void stop_stream(void *arg) { brant_query_cancel(((heard_stream *)arg)->query->query); }
 
+static bool heard_elsewhere(heard_stream *h) {
+  if (is_home(h->query->session)) return false;
+  snprintf(h->error, sizeof h->error, "%s", not_home(h->query->session).message);
+  return true;
+}
+
 static int heard_schema(struct ArrowArrayStream *s, struct ArrowSchema *out) {
   heard_stream *h = s->private_data;
+  if (heard_elsewhere(h)) return EINVAL;
   return h->inner.get_schema(&h->inner, out);
 }
 
@@ -611,6 +641,7 @@ static int heard_next(struct ArrowArrayStream *s, struct ArrowArray *out) {
   heard_stream *h = s->private_data;
   job j = {.work = do_next, .stop = stop_stream, .arg = h};
   bool signalled;
+  if (heard_elsewhere(h)) return EINVAL;
   h->into = out;
   PyGILState_STATE state = PyGILState_Ensure(); /* who reads may hold the GIL or not: afterwards nobody here does */
   PyThreadState *saved = PyEval_SaveThread();
@@ -634,7 +665,7 @@ static const char *heard_error(struct ArrowArrayStream *s) {
 
 static void heard_release(struct ArrowArrayStream *s) {
   heard_stream *h = s->private_data;
-  h->inner.release(&h->inner);
+  if (is_home(h->query->session)) h->inner.release(&h->inner);
   PyGILState_STATE gil = PyGILState_Ensure();
   Py_DECREF(h->query);
   PyGILState_Release(gil);
@@ -657,6 +688,10 @@ static PyObject *query_stream(PyObject *self, PyObject *args) {
   brant_error err;
   int status;
   if (!PyArg_ParseTuple(args, "|O", &requested)) return NULL;
+  if (!is_home(q->session)) {
+    err = not_home(q->session);
+    return raise_error(&err);
+  }
   struct ArrowArrayStream *s = calloc(1, sizeof *s);
   heard_stream *h = calloc(1, sizeof *h);
   if (s == NULL || h == NULL) {
@@ -684,6 +719,7 @@ static PyObject *query_stream(PyObject *self, PyObject *args) {
 static PyObject *query_cancel(PyObject *self, PyObject *unused) {
   (void)unused;
   query_object *q = (query_object *)self;
+  if (!is_home(q->session)) Py_RETURN_NONE;
   Py_BEGIN_ALLOW_THREADS brant_query_cancel(q->query);
   Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }
@@ -697,6 +733,10 @@ static PyObject *query_check(PyObject *self, PyObject *unused) {
     PyErr_SetNone(PyExc_KeyboardInterrupt);
     return NULL;
   }
+  if (!is_home(q->session)) {
+    err = not_home(q->session);
+    return raise_error(&err);
+  }
   if (brant_query_error(q->query, &err) != 0) return raise_error(&err);
   Py_RETURN_NONE;
 }
@@ -704,7 +744,12 @@ static PyObject *query_check(PyObject *self, PyObject *unused) {
 static PyObject *query_stats(PyObject *self, PyObject *unused) {
   (void)unused;
   brant_stats t = {.size = sizeof t};
-  brant_query_stats(((query_object *)self)->query, &t);
+  query_object *q = (query_object *)self;
+  if (!is_home(q->session)) {
+    brant_error err = not_home(q->session);
+    return raise_error(&err);
+  }
+  brant_query_stats(q->query, &t);
   return Py_BuildValue(
       "{s:I,s:I,s:I,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:d,s:d,s:i,s:i,s:K,s:K,s:K,s:K,s:K,s:K,s:s}", "stages",
       t.stages, "stages_done", t.stages_done, "tasks", t.tasks, "tasks_done", t.tasks_done, "tasks_running",
@@ -721,7 +766,7 @@ static PyObject *query_stats(PyObject *self, PyObject *unused) {
 
 static void query_dealloc(PyObject *self) {
   query_object *q = (query_object *)self;
-  brant_query *query = q->query;
+  brant_query *query = is_home(q->session) ? q->query : NULL;
   Py_BEGIN_ALLOW_THREADS brant_query_free(query);
   Py_END_ALLOW_THREADS Py_DECREF(q->session);
   free_object(self);

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What makes a DataFrame run: showing, collecting, converting, iterating, writing."""
+from __future__ import annotations
+
 import os
 
 from brant import display, plan
@@ -7,6 +9,16 @@ from brant import session as _session
 from brant.errors import Error
 from brant.literal import literal, quote, string, type_name
 from brant.plan import invalid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow as pa
+
+    from brant._types import Any, Columns, Iterator, Path
+    from brant.dataframe import DataFrame
+    from brant.session import Session
 
 SHOWN_ROWS = 8
 BATCH_ROWS = 8192
@@ -16,15 +28,15 @@ class Actions:
     """The methods of DataFrame that run it."""
 
     @property
-    def session(self):
+    def session(self) -> Session:
         """The session that it runs in: its own, or the default one."""
         return self._own_session or _session.default()
 
-    def sql(self):
+    def sql(self) -> str:
         """The query, as SQL."""
         return plan.to_sql(self._node, self.session)
 
-    def explain(self, analyze=False):
+    def explain(self, analyze: bool = False) -> str:
         """The stages of the query, as text; analyze runs it and adds what was measured."""
         plan.prepare(self.session, self._node)
         return display.Text(self.session.explain(self.sql(), analyze))
@@ -38,17 +50,17 @@ class Actions:
 
     # ---- looking at it
 
-    def show(self, n=SHOWN_ROWS):
-        """Print the first n rows."""
-        print(self._preview(n))
+    def show(self, n: int = SHOWN_ROWS, truncate: bool | int = True) -> None:
+        """Print the first n rows. truncate: how many characters of a value are shown; False: all, and all columns."""
+        print(self._preview(n, truncate))
 
-    def _preview(self, n=SHOWN_ROWS):
+    def _preview(self, n=SHOWN_ROWS, truncate=True):
         if self._table is not None:
-            return display.Preview(self._table.slice(0, n), self._types(self._table), self._table.num_rows)
+            return display.Preview(self._table.slice(0, n), self._types(self._table), self._table.num_rows, truncate)
         from brant import rows as reading
         rows = reading.read(self.limit(n + 1)._run())
         there = rows.num_rows if rows.num_rows <= n else self.count_rows() if self.is_kept else None
-        return display.Preview(rows.slice(0, n), self._types(rows), there)
+        return display.Preview(rows.slice(0, n), self._types(rows), there, truncate)
 
     def _types(self, table):
         """Types as they are shown: DuckDB's if they are known already, else those of the Arrow columns under DuckDB's names."""
@@ -65,7 +77,7 @@ class Actions:
 
     # ---- all rows
 
-    def persist(self):
+    def persist(self) -> DataFrame:
         """Run it and keep its rows where they are made: in parts on the workers (in this process, where it runs here). This frame, and those
         made from it afterwards, read them instead of running it again; what is lost with a worker is made again. The rows are dropped
         when the last of these frames is gone, or by unpersist()."""
@@ -78,7 +90,7 @@ class Actions:
 
     collect = persist
 
-    def unpersist(self):
+    def unpersist(self) -> DataFrame:
         """Drop the rows that persist() keeps. This frame and those made from it run its query again when they need it."""
         if self.is_kept:
             self._node.release()
@@ -86,15 +98,15 @@ class Actions:
         return self
 
     @property
-    def is_kept(self):
+    def is_kept(self) -> bool:
         """Are its rows kept by persist()?"""
         return getattr(self._node, "release", None) is not None
 
-    def to_arrow(self):
+    def to_arrow(self) -> pa.Table:
         """All rows as a pyarrow.Table."""
         return self._table if self._table is not None else self._run().arrow()
 
-    def to_arrow_iter(self):
+    def to_arrow_iter(self) -> Iterator[pa.RecordBatch]:
         """The rows as pyarrow.RecordBatches, as they are ready."""
         return iter(self._table.to_batches()) if self._table is not None else self._run().batches()
 
@@ -111,24 +123,24 @@ class Actions:
         """The columns as an Arrow C schema; runs the query for no rows."""
         return self.limit(0).to_arrow().schema.__arrow_c_schema__()
 
-    def to_pandas(self, **options):
+    def to_pandas(self, **options: Any) -> pandas.DataFrame:
         """All rows as a pandas.DataFrame; options go to pyarrow's to_pandas."""
         return self.to_arrow().to_pandas(**options)
 
-    def to_polars(self):
+    def to_polars(self) -> polars.DataFrame:
         """All rows as a polars.DataFrame."""
         import polars
         return polars.from_arrow(self.to_arrow())
 
-    def to_pydict(self):
+    def to_pydict(self) -> dict[str, list[Any]]:
         """All rows as a dict of lists."""
         return self.to_arrow().to_pydict()
 
-    def to_pylist(self):
+    def to_pylist(self) -> list[dict[str, Any]]:
         """All rows as a list of dicts."""
         return self.to_arrow().to_pylist()
 
-    def item(self):
+    def item(self) -> Any:
         """The one value of a frame with one row and one column."""
         t = self.limit(2).to_arrow()
         if (t.num_rows, t.num_columns) != (1, 1):
@@ -136,7 +148,7 @@ class Actions:
             raise invalid(f"item() needs one row and one column; there are {rows} rows and {t.num_columns} columns")
         return t.column(0)[0].as_py()
 
-    def count_rows(self):
+    def count_rows(self) -> int:
         """How many rows there are."""
         if self._table is not None:
             return self._table.num_rows
@@ -155,7 +167,7 @@ class Actions:
 
     # ---- row by row, batch by batch
 
-    def iter_rows(self, named=True):
+    def iter_rows(self, named: bool = True) -> Iterator[Any]:
         """The rows one by one, as dicts (named=False: tuples), while the query goes on."""
         for batch in self.to_arrow_iter():
             if named:
@@ -166,7 +178,7 @@ class Actions:
 
     __iter__ = iter_rows
 
-    def iter_batches(self, batch_size=BATCH_ROWS, format="arrow"):
+    def iter_batches(self, batch_size: int | None = BATCH_ROWS, format: str = "arrow") -> Iterator[Any]:
         """The rows in batches of batch_size (the last may be smaller; None: as they come). format: arrow (RecordBatch), pandas, polars,
         numpy (dict of arrays), torch (dict of tensors), pydict, pylist."""
         convert = _FORMATS.get(format)
@@ -177,28 +189,32 @@ class Actions:
         batches = self.to_arrow_iter()
         return map(convert, batches if batch_size is None else _rebatched(batches, batch_size))
 
-    def to_torch_iter_dataset(self):
-        """A torch IterableDataset of rows (dicts). With several DataLoader workers each gives its share of the rows."""
+    def to_torch_iter_dataset(self) -> Any:
+        """A torch IterableDataset of rows (dicts). With several DataLoader workers each runs the query, in a session of its own, and gives
+        its share of the rows: those whose hash is its own. So the query must give the same rows each time."""
         from brant import torch_data
         return torch_data.iterable(self)
 
-    def to_torch_map_dataset(self):
+    def to_torch_map_dataset(self) -> Any:
         """A torch Dataset of all rows (dicts), held in memory."""
         from brant import torch_data
         return torch_data.mapping(self)
 
     # ---- writing
 
-    def write_parquet(self, path, *, mode="error", partition_cols=(), single_file=None, **options):
+    def write_parquet(self, path: Path, *, mode: str = "error", partition_cols: Columns = (), single_file: bool | None = None,
+                      **options: Any) -> DataFrame:
         """Write files, all or none (docs/sinks.md), and give the list of them as a DataFrame. path: a directory, or a file if it ends with
         .parquet. mode: error (if something is there), overwrite, append. options are DuckDB's: compression='zstd', row_group_size=…"""
         return self._write(path, "parquet", mode, partition_cols, single_file, options)
 
-    def write_csv(self, path, *, mode="error", partition_cols=(), single_file=None, **options):
+    def write_csv(self, path: Path, *, mode: str = "error", partition_cols: Columns = (), single_file: bool | None = None,
+                  **options: Any) -> DataFrame:
         """As write_parquet; options: header=False, delimiter=';', compression='gzip', …"""
         return self._write(path, "csv", mode, partition_cols, single_file, options)
 
-    def write_json(self, path, *, mode="error", partition_cols=(), single_file=None, **options):
+    def write_json(self, path: Path, *, mode: str = "error", partition_cols: Columns = (), single_file: bool | None = None,
+                   **options: Any) -> DataFrame:
         """As write_parquet, an object a line (array=True: one array). JSON can't be partitioned."""
         return self._write(path, "json", mode, partition_cols, single_file, options)
 

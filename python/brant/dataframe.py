@@ -1,17 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
 """DataFrames: queries that are built step by step, and run when their rows are asked for. df.sql() is the query."""
-from brant import display, expr, literal
+from __future__ import annotations
+
+from brant import display, expr, foreign, literal
 from brant.actions import Actions
 from brant.expr import Expr, call, col, column, condition, flatten, lit, orders
 from brant.literal import quote
-from brant.plan import Column, Raw, Select, check, check_unique, find, invalid
+from brant.plan import Column, Node, Raw, Select, check, check_unique, find, invalid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from brant._types import Aggregates, Any, Callable, ColumnLike, Columns, Condition, Mapping, Sequence, Sorting, Value
+    from brant.display import Schema
+    from brant.grouped import GroupedDataFrame
+    from brant.session import Session
+
 
 class DataFrame(Actions):
     """Rows that are not there yet: a query over a session. Every method gives a new DataFrame; nothing runs before show, collect, to_…,
     iter_…, write_…, count_rows. Columns are strings or expressions (brant.col); a string given to where() is SQL text."""
 
-    def __init__(self, node, session=None):
-        self._node, self._own_session, self._table = node, session, None
+    def __init__(self, data: Any, session: Session | None = None) -> None:
+        """Of what holds a table in Python: a dict of columns, a list of dicts, pandas, polars, Arrow (see brant.from_pydict and the like)."""
+        if not isinstance(data, Node):
+            from brant.io import from_any
+            data = from_any(data, session=session)._node
+        self._node, self._own_session, self._table = data, session, None
+
+    if not TYPE_CHECKING:
+        def __getattr__(self, name):
+            raise foreign.missing("DataFrame", name)
+
+    def __setitem__(self, name, value):
+        raise TypeError(f"a DataFrame doesn't change: df = df.with_column({name!r}, …)")
+
+    def __reduce__(self):
+        """The query travels, its session doesn't: where it's unpickled, it runs in the default one."""
+        return DataFrame, (self._node,)
+
+    def __copy__(self):
+        out = self._new(self._node)
+        out._table = self._table
+        return out
+
+    def __deepcopy__(self, memo):
+        return self.__copy__()  # nothing in it changes
 
     # ---- levels
 
@@ -63,7 +96,7 @@ class DataFrame(Actions):
 
     # ---- columns
 
-    def select(self, *columns, **named):
+    def select(self, *columns: Columns, **named: Value) -> DataFrame:
         """These columns and expressions, in this order: df.select('a', col('b') + 1, c=col('d').str.lower()). '*' is all columns."""
         exprs = self._resolve(columns) + [_value(e).alias(n) for n, e in named.items()]
         if not exprs:
@@ -75,7 +108,7 @@ class DataFrame(Actions):
         closed = ["columns", "distinct", "group", "unnest"] + ([] if unchanged else ["order", "qualify"]) + ([] if plain else ["cut"])
         return self._with(self._level(*closed), out, exprs)
 
-    def with_columns(self, *columns, **named):
+    def with_columns(self, *columns: Columns | Mapping[str, Value], **named: Value) -> DataFrame:
         """All columns, and these: expressions with names, a dict, or keywords. A column that is there is replaced in its place."""
         exprs = []
         for c in flatten(columns):
@@ -105,11 +138,11 @@ class DataFrame(Actions):
         hidden = {x.lower() for x in n.below(self.session)} - same
         return None if hidden & {c.name.lower() for c in new} else n.copy()
 
-    def with_column(self, name, value):
+    def with_column(self, name: str, value: Value) -> DataFrame:
         """All columns, and one more (or another in its place)."""
         return self.with_columns({name: value})
 
-    def exclude(self, *names):
+    def exclude(self, *names: Columns) -> DataFrame:
         """All columns but these."""
         gone = {c.lower() for c in self._plain(names)}
         left = [n for n in self._names() if n.lower() not in gone]
@@ -130,7 +163,7 @@ class DataFrame(Actions):
             out.append(find(e.refs()[0], self._names()))
         return out
 
-    def rename(self, mapping=None, **named):
+    def rename(self, mapping: Mapping[str, str] | Callable[[str], str] | None = None, **named: str) -> DataFrame:
         """Other names: df.rename({'a': 'b'}) or df.rename(a='b'); or a function of the name."""
         names = self._names()
         if callable(mapping):
@@ -140,14 +173,15 @@ class DataFrame(Actions):
         new = {find(old, names): name for old, name in mapping.items()}
         return self.select(*(col(n).alias(new[n]) if n in new and new[n] != n else col(n) for n in names))
 
-    def with_column_renamed(self, existing, new):
+    def with_column_renamed(self, existing: str, new: str) -> DataFrame:
         """One column under another name."""
         return self.rename({existing: new})
 
-    def with_columns_renamed(self, mapping):
+    def with_columns_renamed(self, mapping: Mapping[str, str]) -> DataFrame:
+        """Columns under other names: {old: new}."""
         return self.rename(mapping)
 
-    def __getitem__(self, item):
+    def __getitem__(self, item: Any) -> Any:
         """df['a'] is a column, df['a', 'b'] or df[['a', 'b']] some columns, df[10:20] rows, df[col('a') > 1] the rows where it holds."""
         if isinstance(item, str):
             check([item], self._names())
@@ -171,7 +205,7 @@ class DataFrame(Actions):
 
     # ---- rows
 
-    def where(self, *predicates, **equal):
+    def where(self, *predicates: Condition | Sequence[Condition], **equal: Value) -> DataFrame:
         """The rows where all of these hold: expressions, SQL text, or column=value."""
         conditions = [condition(p) for p in flatten(predicates)] + [col(n) == v for n, v in equal.items()]
         self._check(*conditions)
@@ -185,18 +219,18 @@ class DataFrame(Actions):
 
     filter = where
 
-    def drop_null(self, *columns):
+    def drop_null(self, *columns: Columns) -> DataFrame:
         """The rows without NULL in these columns (none given: in any)."""
         return self.where(*(col(n).not_null() for n in (self._plain(columns) or self._names())))
 
     drop_nulls = dropna = drop_null
 
-    def drop_nan(self, *columns):
+    def drop_nan(self, *columns: Columns) -> DataFrame:
         """The rows without NaN in these columns (none given: in any of floats)."""
         names = self._plain(columns) or [n for n, t in self.schema.items() if t in ("FLOAT", "DOUBLE")]
         return self.where(*(col(n).is_null() | col(n).not_nan() for n in names))
 
-    def fill_null(self, value, *columns):
+    def fill_null(self, value: Any, *columns: Columns) -> DataFrame:
         """NULLs of these columns (none given: all that the value fits) replaced."""
         names = self._plain(columns)
         if not names:
@@ -205,7 +239,7 @@ class DataFrame(Actions):
             names = [n for n, t in self.schema.items() if fits is None or t.startswith(fits)]
         return self.with_columns({n: col(n).fill_null(value) for n in names}) if names else self
 
-    def distinct(self, *on):
+    def distinct(self, *on: Columns) -> DataFrame:
         """Each row once; with columns, one row for each of their values (some row, unless sorted)."""
         keys = self._resolve(on)
         if not keys:
@@ -219,8 +253,11 @@ class DataFrame(Actions):
 
     unique = drop_duplicates = distinct
 
-    def sort(self, *by, desc=False, nulls_first=None):
-        """In this order. desc, nulls_first: one for all keys, or a list with one for each; or col('a').desc(). NULLs are last."""
+    def sort(self, *by: Sorting, desc: bool | Sequence[bool] = False, nulls_first: bool | Sequence[bool] | None = None,
+             **others: Any) -> DataFrame:
+        """In this order. desc, nulls_first: one for all keys, or a list with one for each; or col('a').desc(). NULLs are last.
+        descending= is desc, ascending= its contrary."""
+        desc = _descending(desc, others)
         if len(by) > 1 and isinstance(by[-1], bool):
             raise invalid("sort('a', True): write desc=True")
         keys = orders(by, desc, nulls_first)
@@ -236,15 +273,17 @@ class DataFrame(Actions):
 
     order_by = sort
 
-    def limit(self, n):
+    def limit(self, n: int) -> DataFrame:
         """The first n rows."""
         level = self._cut(n, "limit")
         level.limit = n if level.limit is None else min(n, level.limit)
         return self._new(level)
 
-    head = limit
+    def head(self, n: int = 5) -> DataFrame:
+        """The first n rows."""
+        return self.limit(n)
 
-    def offset(self, n):
+    def offset(self, n: int) -> DataFrame:
         """Without the first n rows."""
         level = self._cut(n, "offset")
         if level.limit is not None:
@@ -257,7 +296,7 @@ class DataFrame(Actions):
             raise invalid(f"{what}() takes a number of rows, 0 or more, not {n!r}")
         return self._node.copy() if isinstance(self._node, Select) else Select([self._node])
 
-    def sample(self, fraction=None, size=None, with_replacement=False, seed=None):
+    def sample(self, fraction: float | None = None, size: int | None = None, with_replacement: bool = False, seed: int | None = None) -> DataFrame:
         """Some rows by chance: a fraction (0 to 1) of them, each by itself, or a number of them."""
         if with_replacement:
             raise invalid("samples with replacement are not supported: join a range of random numbers with row numbers instead")
@@ -271,7 +310,7 @@ class DataFrame(Actions):
             text = f"reservoir({int(size)} ROWS)"
         return self._new(_sealed(Select([self._node, f" TABLESAMPLE {text}" + ("" if seed is None else f" REPEATABLE ({int(seed)})")])))
 
-    def shuffle(self, seed=None):
+    def shuffle(self, seed: int | None = None) -> DataFrame:
         """In random order. With a seed: in an order that depends on the seed and the rows alone."""
         level = self._level("distinct", "cut", "group", "qualify", "unnest", "columns")
         level.order = ["random()"] if seed is None else [f"hash({', '.join([literal.literal(int(seed)), *map(quote, self._names())])})"]
@@ -279,7 +318,7 @@ class DataFrame(Actions):
 
     # ---- groups
 
-    def group_by(self, *keys, **named):
+    def group_by(self, *keys: Columns, **named: Value) -> GroupedDataFrame:
         """For agg(): a GroupedDataFrame."""
         from brant.grouped import GroupedDataFrame
         exprs = self._resolve(keys) + [_value(e).alias(n) for n, e in named.items()]
@@ -290,7 +329,7 @@ class DataFrame(Actions):
 
     groupby = group_by
 
-    def agg(self, *aggregates, **named):
+    def agg(self, *aggregates: Aggregates, **named: Value) -> DataFrame:
         """One row of aggregates over all rows: df.agg(col('a').sum(), n=brant.functions.count()), df.agg({'a': ['min', 'max']})."""
         from brant.grouped import aggregate
         return aggregate(self, [], aggregates, named)
@@ -299,59 +338,73 @@ class DataFrame(Actions):
         from brant.grouped import shortcut
         return shortcut(self, [], method, columns, *args)
 
-    def sum(self, *columns):
+    def sum(self, *columns: Columns) -> DataFrame:
         """The sums of these columns (none given: of all numbers)."""
         return self._aggregate_all("sum", columns)
 
-    def mean(self, *columns):
+    def mean(self, *columns: Columns) -> DataFrame:
+        """The means of these columns (none given: of all numbers)."""
         return self._aggregate_all("mean", columns)
 
-    def min(self, *columns):
+    def min(self, *columns: Columns) -> DataFrame:
+        """The least values of these columns (none given: of all)."""
         return self._aggregate_all("min", columns)
 
-    def max(self, *columns):
+    def max(self, *columns: Columns) -> DataFrame:
+        """The largest values of these columns (none given: of all)."""
         return self._aggregate_all("max", columns)
 
-    def stddev(self, *columns, ddof=1):
+    def stddev(self, *columns: Columns, ddof: int = 1) -> DataFrame:
+        """The standard deviations (none given: of all numbers); ddof=0: of the whole population."""
         return self._aggregate_all("stddev", columns, ddof)
 
-    def var(self, *columns, ddof=1):
+    def var(self, *columns: Columns, ddof: int = 1) -> DataFrame:
+        """The variances (none given: of all numbers); ddof=0: of the whole population."""
         return self._aggregate_all("var", columns, ddof)
 
-    def median(self, *columns):
+    def median(self, *columns: Columns) -> DataFrame:
+        """The medians of these columns (none given: of all numbers)."""
         return self._aggregate_all("median", columns)
 
-    def skew(self, *columns):
+    def skew(self, *columns: Columns) -> DataFrame:
+        """The skewness of these columns (none given: of all numbers)."""
         return self._aggregate_all("skew", columns)
 
-    def product(self, *columns):
+    def product(self, *columns: Columns) -> DataFrame:
+        """The products of these columns (none given: of all numbers)."""
         return self._aggregate_all("product", columns)
 
-    def any_value(self, *columns):
+    def any_value(self, *columns: Columns) -> DataFrame:
+        """Some value of each of these columns that is not NULL (none given: of all)."""
         return self._aggregate_all("any_value", columns)
 
-    def count_distinct(self, *columns):
+    def count_distinct(self, *columns: Columns) -> DataFrame:
+        """How many different values these columns have (none given: all), NULL not counted."""
         return self._aggregate_all("count_distinct", columns)
 
-    def count(self, *columns):
+    def count(self, *columns: Columns) -> DataFrame:
         """How many values of these columns are not NULL, as a frame (none given: how many rows). A number: count_rows()."""
         return self._aggregate_all("count", columns)
 
-    def agg_list(self, *columns):
+    def agg_list(self, *columns: Columns) -> DataFrame:
+        """All values of these columns (none given: of all) as lists."""
         return self._aggregate_all("agg_list", columns)
 
-    def agg_set(self, *columns):
+    def agg_set(self, *columns: Columns) -> DataFrame:
+        """The different values of these columns (none given: of all) as lists, without NULL."""
         return self._aggregate_all("agg_set", columns)
 
-    def agg_concat(self, *columns, delimiter=""):
+    def agg_concat(self, *columns: Columns, delimiter: str = "") -> DataFrame:
+        """All strings of these columns (none given: of all) one after the other."""
         return self._aggregate_all("agg_concat", columns, delimiter)
 
-    def pivot(self, group_by, pivot_col, value_col, agg_fn="sum", names=None):
+    def pivot(self, group_by: Columns, pivot_col: ColumnLike, value_col: ColumnLike, agg_fn: str = "sum",
+              names: Sequence[Any] | None = None) -> DataFrame:
         """A column for each value of pivot_col: agg_fn of value_col. names: these values; else they are fetched first, by a query."""
         from brant.grouped import pivot
         return pivot(self, group_by, pivot_col, value_col, agg_fn, names)
 
-    def unpivot(self, ids=(), values=(), variable_name="variable", value_name="value"):
+    def unpivot(self, ids: Columns = (), values: Columns = (), variable_name: str = "variable", value_name: str = "value") -> DataFrame:
         """A row for each value: ids stay, the columns `values` (none given: all others) become rows of their name and value."""
         keys, names = self._plain(ids), self._names()
         melted = self._plain(values) or [n for n in names if n not in keys]
@@ -364,7 +417,7 @@ class DataFrame(Actions):
 
     melt = unpivot
 
-    def explode(self, *columns, index_column=None, ignore_empty_and_null=False):
+    def explode(self, *columns: Columns, index_column: str | None = None, ignore_empty_and_null: bool = False) -> DataFrame:
         """A row for each element of these lists (side by side, if more than one). A list that is empty or NULL gives one row of NULL,
         unless ignore_empty_and_null. index_column: the element's place, from 0, under this name."""
         names = self._plain(columns)
@@ -383,8 +436,9 @@ class DataFrame(Actions):
 
     # ---- other frames
 
-    def join(self, other, on=None, how="inner", *, left_on=None, right_on=None, prefix=None, suffix=None, null_equals_null=False,
-             strategy=None):
+    def join(self, other: DataFrame, on: Columns | None = None, how: str = "inner", *, left_on: Columns | None = None,
+             right_on: Columns | None = None, prefix: str | None = None, suffix: str | None = None, null_equals_null: bool = False,
+             strategy: str | None = None) -> DataFrame:
         """Rows of both. how: inner, left, right, full (outer), semi, anti, cross. on: columns that both have, which the result has once;
         left_on, right_on: columns or expressions of either. Other columns of the right whose names are taken get prefix and suffix
         (none given: the suffix _right). strategy='broadcast' sends all of the right (of a right join: the left) to each task, see
@@ -392,14 +446,15 @@ class DataFrame(Actions):
         from brant import joins
         return joins.join(self, other, on, how, left_on, right_on, prefix, suffix, null_equals_null, strategy)
 
-    def join_asof(self, other, *, on=None, left_on=None, right_on=None, by=None, left_by=None, right_by=None, strategy="backward",
-                  allow_exact_matches=True, how="left", prefix=None, suffix=None):
+    def join_asof(self, other: DataFrame, *, on: Columns | None = None, left_on: Columns | None = None, right_on: Columns | None = None,
+                  by: Columns | None = None, left_by: Columns | None = None, right_by: Columns | None = None, strategy: str | None = "backward",
+                  allow_exact_matches: bool = True, how: str = "left", prefix: str | None = None, suffix: str | None = None) -> DataFrame:
         """With each row of the left, the nearest of the right by `on`: the last one not after it (backward), the first one not before
         it (forward), or the nearer one of these (nearest), among those with equal `by`."""
         from brant import joins
         return joins.join_asof(self, other, on, left_on, right_on, by, left_by, right_by, strategy, allow_exact_matches, how, prefix, suffix)
 
-    def cross_join(self, other, *, prefix=None, suffix=None):
+    def cross_join(self, other: DataFrame, *, prefix: str | None = None, suffix: str | None = None) -> DataFrame:
         """Each row of this with each of the other."""
         return self.join(other, how="cross", prefix=prefix, suffix=suffix)
 
@@ -413,41 +468,45 @@ class DataFrame(Actions):
         parts = ["FROM ", self._node, f"\0{word}{' BY NAME' if by_name else ''}\0FROM ", other._node]
         return DataFrame(Raw(parts, columns), _common_session(self, other))
 
-    def concat(self, other):
+    def concat(self, other: DataFrame) -> DataFrame:
         """The rows of this, then those of the other, which has the same columns."""
         mine, theirs = self._names(), other._names()
         if [n.lower() for n in mine] != [n.lower() for n in theirs]:
             raise invalid(f"concat: the columns differ: {', '.join(mine)} and {', '.join(theirs)}; union_all_by_name fills up with NULL")
         return self._set(other, "UNION ALL")
 
-    def union(self, other):
+    def union(self, other: DataFrame) -> DataFrame:
         """Rows of both, each once; columns by position."""
         return self._set(other, "UNION")
 
-    def union_all(self, other):
+    def union_all(self, other: DataFrame) -> DataFrame:
         """Rows of both; columns by position."""
         return self._set(other, "UNION ALL")
 
-    def union_by_name(self, other):
+    def union_by_name(self, other: DataFrame) -> DataFrame:
+        """Rows of both, each once; columns by name, NULL where one has none."""
         return self._set(other, "UNION", True)
 
-    def union_all_by_name(self, other):
+    def union_all_by_name(self, other: DataFrame) -> DataFrame:
         """Rows of both; columns by name, NULL where one has none."""
         return self._set(other, "UNION ALL", True)
 
-    def intersect(self, other):
+    def intersect(self, other: DataFrame) -> DataFrame:
+        """Rows that both have, each once; columns by position."""
         return self._set(other, "INTERSECT")
 
-    def intersect_all(self, other):
+    def intersect_all(self, other: DataFrame) -> DataFrame:
+        """Rows that both have, as often as in the one that has fewer."""
         return self._set(other, "INTERSECT ALL")
 
-    def except_distinct(self, other):
+    def except_distinct(self, other: DataFrame) -> DataFrame:
         """Rows of this that the other has not, each once."""
         return self._set(other, "EXCEPT")
 
     except_ = except_distinct
 
-    def except_all(self, other):
+    def except_all(self, other: DataFrame) -> DataFrame:
+        """Rows of this, less as many equal ones as the other has."""
         return self._set(other, "EXCEPT ALL")
 
     # ---- partitions
@@ -457,68 +516,70 @@ class DataFrame(Actions):
         parts = [f"SELECT *\0FROM {name}(", below, "".join(f", {a}" for a in arguments) + ")"]
         return self._new(Raw(parts, getattr(self._node, "columns", None) and self._names(), udfs))
 
-    def repartition(self, n, *by):
+    def repartition(self, n: int, *by: Columns) -> DataFrame:
         """In n partitions: rows with equal `by` together, or, without, spread evenly (docs/nodes.md)."""
+        if isinstance(n, (str, Expr, list)):
+            raise invalid("repartition() takes the number of partitions first, 1 or more: repartition(8, 'k')")
         keys = self._resolve(by)
         return self._function("repartition", _count(n, "repartition"), *(k.sql() for k in keys), udfs=tuple(u for k in keys for u in k.udfs))
 
-    def into_partitions(self, n):
+    def into_partitions(self, n: int) -> DataFrame:
         """In n partitions, by splitting or putting together those that are there."""
         return self._function("into_partitions", _count(n, "into_partitions"))
 
-    def into_batches(self, rows):
+    def into_batches(self, rows: int) -> DataFrame:
         """In batches of so many rows for what comes next."""
         return self._function("into_batches", _count(rows, "into_batches"))
 
-    def with_row_id(self, name="id"):
+    def with_row_id(self, name: str = "id") -> DataFrame:
         """A first column with a number for each row: unique, not dense; see functions.monotonically_increasing_id."""
         names = self._names()
         if find(name, names) is not None:
-            raise invalid(f"there is a column {quote(name)} already")
+            raise invalid(f"there is a column {quote(name)} already: with_row_id('another name')")
         return self.select(call("monotonically_increasing_id").alias(name), *map(col, names))
 
-    def with_row_number(self, name="row", *, order_by, partition_by=None):
+    def with_row_number(self, name: str = "row", *, order_by: Sorting, partition_by: Columns | None = None) -> DataFrame:
         """A first column with 1, 2, 3 … in this order."""
         number = call("row_number").over(partition_by=partition_by, order_by=order_by)
         return self.select(number.alias(name), *map(col, self._names()))
 
     # ---- about columns
 
-    def describe(self):
+    def describe(self) -> DataFrame:
         """A frame with the name and the type of each column."""
         return self._new(Raw(["SELECT column_name, column_type AS type\0FROM (DESCRIBE FROM ", self._node, ")"], ["column_name", "type"]))
 
-    def summarize(self):
+    def summarize(self) -> DataFrame:
         """A frame with a row for each column: least, greatest, mean, quartiles, counts of values and NULLs: the columns of DuckDB's
         SUMMARIZE. Mean and deviation are those of the finite numbers (SUMMARIZE fails where there are others)."""
         rows = ",\0".join(_summary(n, t) for n, t in self._node.schema(self.session))
         return self._new(Raw([f"SELECT s.*\0FROM (SELECT unnest([\0{rows}]) AS s FROM ", self._node, ")"], list(_SUMMARY)))
 
     @property
-    def columns(self):
+    def columns(self) -> list[str]:
         """The names of the columns."""
         return list(self._names())
 
     column_names = columns
 
     @property
-    def schema(self):
+    def schema(self) -> Schema:
         """Names and types: a dict of DuckDB's names of types. Planned, not run."""
         return display.Schema(self._node.schema(self.session))
 
     @property
-    def dtypes(self):
+    def dtypes(self) -> list[str]:
         """The types of the columns, by DuckDB's names."""
         return list(self.schema.values())
 
-    def __contains__(self, name):
+    def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and find(name, self._names()) is not None
 
-    def pipe(self, function, *args, **kwargs):
+    def pipe(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """function(self, …): for chains."""
         return function(self, *args, **kwargs)
 
-    def transform(self, function, *args, **kwargs):
+    def transform(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> DataFrame:
         """As pipe; the function gives a DataFrame."""
         out = function(self, *args, **kwargs)
         if not isinstance(out, DataFrame):
@@ -573,6 +634,16 @@ def _value(value):
 def _sealed(level):
     level.sealed = True
     return level
+
+
+def _descending(desc, others):
+    """The words of Polars and Spark for desc."""
+    for name, value in others.items():
+        if name not in ("descending", "ascending"):
+            raise TypeError(f"sort() has no option {name!r}: desc, nulls_first")
+        flip = name == "ascending"
+        desc = [bool(v) != flip for v in value] if isinstance(value, (list, tuple)) else bool(value) != flip
+    return desc
 
 
 def _in_parentheses(node):

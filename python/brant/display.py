@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How frames look: a small table in a terminal or a notebook."""
 
+import sys
+
 CELL_CHARACTERS = 32
 LEAST_COLUMNS = 3
 CELL_SOURCE_CHARACTERS = 4096
@@ -13,12 +15,12 @@ class Schema(dict):
         return schema_text(self)
 
     @property
-    def names(self):
+    def names(self) -> list[str]:
         """The names."""
         return list(self)
 
     @property
-    def types(self):
+    def types(self) -> list[str]:
         """The types."""
         return list(self.values())
 
@@ -31,13 +33,16 @@ class Text(str):
 
 
 class Preview:
-    """Some rows, with the types of their columns. total: how many rows there are; None: more than these."""
+    """Some rows, with the types of their columns. total: how many rows there are; None: more than these. truncate: characters of a value that
+    are seen; True: some, False: all."""
 
-    def __init__(self, table, types, total=None):
+    def __init__(self, table, types, total=None, truncate=True):
         self.table, self.types, self.total = table, types, total
+        self.whole = truncate is False
+        self.most = CELL_CHARACTERS if truncate is True else max(1, int(truncate)) if truncate else sys.maxsize
 
     def _cells(self):
-        return [[_cell(v) for v in c.to_pylist()] for c in self.table.columns]
+        return [[_cell(v, self.whole) for v in c.to_pylist()] for c in self.table.columns]
 
     def footer(self):
         """How much is seen."""
@@ -47,10 +52,10 @@ class Preview:
         return f"({self.total:,} row{'' if self.total == 1 else 's'}{f', first {n}' if n < self.total else ''})"
 
     def __str__(self):
-        names = [_cut(_line(n)) for n in self.table.column_names]
-        columns = [[n, _cut(t), *map(_cut, cells)] for n, t, cells in zip(names, self.types, self._cells())]
+        names = [_cut(_line(n), self.most) for n in self.table.column_names]
+        columns = [[n, _cut(t, self.most), *(_cut(c, self.most) for c in cells)] for n, t, cells in zip(names, self.types, self._cells())]
         widths = [max(map(_width, c)) for c in columns]
-        columns, widths, left_out = _fitted(columns, widths)
+        columns, widths, left_out = (columns, widths, 0) if self.whole else _fitted(columns, widths)
         if not columns:
             return f"(no columns)\n{self.footer()}"
         rule = lambda a, b, c: a + b.join("─" * (w + 2) for w in widths) + c  # noqa: E731
@@ -106,23 +111,24 @@ def schema_html(schema):
     return f"<table><thead><tr><th>column</th><th>type</th></tr></thead><tbody>{rows}</tbody></table><small>(not run yet: show(), collect())</small>"
 
 
-def _cell(value):
+def _cell(value, whole=False):
+    most = None if whole else CELL_SOURCE_CHARACTERS
     if value is None:
         return "NULL"
     if isinstance(value, str):
-        return _line(value)
+        return _line(value, most)
     if isinstance(value, (bytes, bytearray)):
-        return _line(repr(bytes(value[:CELL_SOURCE_CHARACTERS])))
+        return _line(repr(bytes(value[:most])), most)
     if isinstance(value, float):
         return f"{value:.10g}" if value == value else "nan"
     if isinstance(value, (list, dict, tuple)):
-        return _line(str(value))
+        return _line(str(value), most)
     return str(value)
 
 
-def _line(text):
+def _line(text, most=CELL_SOURCE_CHARACTERS):
     """On one line, without control characters."""
-    return "".join(c if c.isprintable() else {"\n": "⏎", "\t": "⇥"}.get(c, "·") for c in text[:CELL_SOURCE_CHARACTERS])
+    return "".join(c if c.isprintable() else {"\n": "⏎", "\t": "⇥"}.get(c, "·") for c in text[:most])
 
 
 def _cut(text, most=CELL_CHARACTERS):

@@ -2,9 +2,17 @@
 """Expressions: what stands between SELECT and FROM, made of Python operators and methods. Nothing is computed here: an expression is a
 piece of SQL text with its column names known, so that they can be checked, quoted and qualified. Literals are in literal.py, the
 namespaces `.str .dt .list .struct .map` in namespaces.py."""
-from brant import errors, literal
+from __future__ import annotations
+
+from brant import errors, foreign, literal
+from brant.aggregates import Aggregates
 from brant.literal import quote, quote_function
 from brant.window import UNBOUNDED, Window, frame_sql
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from brant._types import Any, Callable, ColumnLike, Columns, Condition, Dtype, Frame, List, Sequence, Sorting, Text, Value
+    from brant.namespaces import Dates, Lists, Maps, Strings, Structs
 
 # How tight an operator holds; operands that hold less get parentheses.
 _OR, _AND, _NOT, _IS, _COMPARE, _OTHER, _ADD, _MULTIPLY, _UNARY, _ATOM = range(10)
@@ -34,7 +42,7 @@ def comma(items, separator=", "):
     return out
 
 
-class Expr:
+class Expr(Aggregates):
     """A value for each row (or, with aggregates, for each group). Made by col, lit, when, sql_expr, functions.*; combined by operators:
     + - * / // % **, == != < <= > >=, & | ~ (and, or, not). `.alias(name)` names it, else it has the name of its first column."""
 
@@ -44,18 +52,22 @@ class Expr:
         self.parts, self.strength, self.name, self.kinds, self.udfs = tuple(parts), strength, name, kinds, udfs
         self.text = text  # surely a string: + joins it
 
+    if not TYPE_CHECKING:
+        def __getattr__(self, name):
+            raise foreign.missing("Expr", name)
+
     # ---- as text
 
-    def sql(self, qualifier=None):
+    def sql(self, qualifier: Text | None = None) -> Text:
         """The SQL text. qualifier: a table alias to put before each column."""
         before = quote(qualifier) + "." if qualifier else ""
         return "".join(p if isinstance(p, str) else before + quote(p.name) for p in self.parts)
 
-    def refs(self):
+    def refs(self) -> List[Text]:
         """The names of the columns that it reads, as written."""
         return [p.name for p in self.parts if not isinstance(p, str)]
 
-    def output_name(self):
+    def output_name(self) -> Text:
         """The name that its result has."""
         if self.name is not None:
             return self.name
@@ -65,7 +77,7 @@ class Expr:
     def _default_name(self):
         return "literal"
 
-    def is_column(self):
+    def is_column(self) -> bool:
         """Is it just a column?"""
         return len(self.parts) == 1 and not isinstance(self.parts[0], str)
 
@@ -74,10 +86,10 @@ class Expr:
 
     def __bool__(self):
         raise TypeError("an expression has no truth value: write & | ~ for and, or, not (with parentheses around comparisons), "
-                        ".is_in(…) for `in`, .between(…) for a < b < c")
+                        ".is_in(…) for `in`, .between(…) for a < b < c, functions.greatest(…) for max(…)")
 
     def __iter__(self):
-        raise TypeError("an expression can't be iterated over; list elements: .list.get(i), .explode()")
+        raise TypeError("an expression can't be iterated over; its sum is col(…).sum(); elements of lists: .list.get(i), .explode()")
 
     __hash__ = object.__hash__
 
@@ -86,7 +98,7 @@ class Expr:
     def _within(self, strength):
         return self.parts if self.strength >= strength else ("(", *self.parts, ")")
 
-    def alias(self, name):
+    def alias(self, name: Text) -> Expr:
         """The same under another name."""
         if not isinstance(name, str) or not name:
             raise invalid(f"a column's name must be a string that isn't empty, not {name!r}")
@@ -105,72 +117,75 @@ class Expr:
     def _suffix(self, text, strength=_IS):
         return Expr((*self._within(strength + 1), text), strength, None, self.kinds, self.udfs)
 
-    def call(self, name, *args, **named):
+    def call(self, name: Text, *args: Any, **named: Value) -> Call:
         """Any function of the engine, with this as its first argument: col('a').call('levenshtein', 'x')."""
         return call(name, self, *args, **named)
 
-    def pipe(self, function, *args, **kwargs):
+    def pipe(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """function(self, …): for chains."""
         return function(self, *args, **kwargs)
 
     # ---- operators
 
-    def __add__(self, other):
+    def __add__(self, other: Value) -> Expr:
         """A sum; of strings (where it is seen that one side is a string), one after the other."""
         other = to_expr(other)
         return self._binary("||", other, _OTHER, True) if self._is_text() or other._is_text() else self._binary("+", other, _ADD, True)
 
-    def __radd__(self, other):
+    def __radd__(self, other: Value) -> Expr:
         return to_expr(other) + self
 
     def _is_text(self):
         return self.text
 
-    def __sub__(self, other):
+    def __sub__(self, other: Value) -> Expr:
         return self._binary("-", other, _ADD, True)
 
-    def __rsub__(self, other):
+    def __rsub__(self, other: Value) -> Expr:
         return self._binary("-", other, _ADD, True, True)
 
-    def __mul__(self, other):
+    def __mul__(self, other: Value) -> Expr:
         return self._binary("*", other, _MULTIPLY, True)
 
-    def __rmul__(self, other):
+    def __rmul__(self, other: Value) -> Expr:
         return self._binary("*", other, _MULTIPLY, True, True)
 
-    def __truediv__(self, other):
+    def __truediv__(self, other: Value) -> Expr:
         return self._binary("/", other, _MULTIPLY, True)
 
-    def __rtruediv__(self, other):
+    def __rtruediv__(self, other: Value) -> Expr:
         return self._binary("/", other, _MULTIPLY, True, True)
 
-    def __floordiv__(self, other):
+    def __floordiv__(self, other: Value) -> Expr:
         """`//` of the engine: integers divide towards zero."""
         return self._binary("//", other, _MULTIPLY, True)
 
-    def __rfloordiv__(self, other):
+    def __rfloordiv__(self, other: Value) -> Expr:
         return self._binary("//", other, _MULTIPLY, True, True)
 
-    def __mod__(self, other):
+    def __mod__(self, other: Value) -> Expr:
         """`%` of the engine: has the sign of the dividend."""
         return self._binary("%", other, _MULTIPLY, True)
 
-    def __rmod__(self, other):
+    def __rmod__(self, other: Value) -> Expr:
         return self._binary("%", other, _MULTIPLY, True, True)
 
-    def __pow__(self, other):
+    def __pow__(self, other: Value) -> Expr:
         return call("pow", self, other)
 
-    def __rpow__(self, other):
+    def __rpow__(self, other: Value) -> Expr:
         return call("pow", other, self)
 
-    def __neg__(self):
+    def __neg__(self) -> Expr:
         return Expr(("-", *self._within(_ATOM)), _UNARY, None, self.kinds, self.udfs)
 
-    def __pos__(self):
+    def __pos__(self) -> Expr:
         return self
 
-    def __abs__(self):
+    def __round__(self, digits: int = 0) -> Expr:
+        return self.round(digits)
+
+    def __abs__(self) -> Expr:
         return call("abs", self)
 
     def _compare(self, op, other):
@@ -178,40 +193,40 @@ class Expr:
             raise invalid("comparing with None gives NULL for every row: write .is_null() or .not_null(), or .eq_null_safe(…)")
         return self._binary(op, other, _COMPARE)
 
-    def __eq__(self, other):
+    def __eq__(self, other: Value) -> Expr:  # type: ignore[override]
         return self._compare("=", other)
 
-    def __ne__(self, other):
+    def __ne__(self, other: Value) -> Expr:  # type: ignore[override]
         return self._compare("<>", other)
 
-    def __lt__(self, other):
+    def __lt__(self, other: Value) -> Expr:
         return self._compare("<", other)
 
-    def __le__(self, other):
+    def __le__(self, other: Value) -> Expr:
         return self._compare("<=", other)
 
-    def __gt__(self, other):
+    def __gt__(self, other: Value) -> Expr:
         return self._compare(">", other)
 
-    def __ge__(self, other):
+    def __ge__(self, other: Value) -> Expr:
         return self._compare(">=", other)
 
-    def __and__(self, other):
+    def __and__(self, other: Value) -> Expr:
         return self._binary("AND", other, _AND, True)
 
-    def __rand__(self, other):
+    def __rand__(self, other: Value) -> Expr:
         return self._binary("AND", other, _AND, True, True)
 
-    def __or__(self, other):
+    def __or__(self, other: Value) -> Expr:
         return self._binary("OR", other, _OR, True)
 
-    def __ror__(self, other):
+    def __ror__(self, other: Value) -> Expr:
         return self._binary("OR", other, _OR, True, True)
 
-    def __invert__(self):
+    def __invert__(self) -> Expr:
         return Expr(("NOT ", *self._within(_IS)), _NOT, None, self.kinds, self.udfs)
 
-    def __getitem__(self, key):
+    def __getitem__(self, key: Value) -> Expr:
         """An element: of a struct by its field's name, of a list by its place (from 0), a slice of a list."""
         if isinstance(key, str):
             return self.struct.get(key)
@@ -223,37 +238,43 @@ class Expr:
 
     # ---- tests
 
-    def is_null(self):
+    def is_null(self) -> Expr:
+        """Is it NULL?"""
         return self._suffix(" IS NULL")
 
-    def not_null(self):
+    def not_null(self) -> Expr:
+        """Is it not NULL?"""
         return self._suffix(" IS NOT NULL")
 
     is_not_null = not_null
 
-    def is_nan(self):
+    def is_nan(self) -> Call:
+        """Is it NaN (not a number)? NULL for NULL."""
         return call("isnan", self)
 
-    def not_nan(self):
+    def not_nan(self) -> Expr:
+        """Is it another number than NaN?"""
         return ~self.is_nan()
 
-    def is_inf(self):
+    def is_inf(self) -> Call:
+        """Is it infinite?"""
         return call("isinf", self)
 
-    def is_finite(self):
+    def is_finite(self) -> Call:
+        """Is it neither infinite nor NaN?"""
         return call("isfinite", self)
 
-    def eq_null_safe(self, other):
+    def eq_null_safe(self, other: Value) -> Expr:
         """Equal, where NULL equals NULL: never NULL itself."""
         return self._binary("IS NOT DISTINCT FROM", other, _IS)
 
     eq_missing = eq_null_safe
 
-    def ne_null_safe(self, other):
+    def ne_null_safe(self, other: Value) -> Expr:
         """Not equal, where NULL equals NULL."""
         return self._binary("IS DISTINCT FROM", other, _IS)
 
-    def is_in(self, *values):
+    def is_in(self, *values: Value) -> Expr:
         """Is it one of these? Values, a list of them, or a DataFrame of one column."""
         if len(values) == 1 and hasattr(values[0], "_node"):
             raise invalid("is_in takes values; for those of a DataFrame: df.join(other, how='semi', …)")
@@ -267,7 +288,7 @@ class Expr:
 
     isin = is_in
 
-    def between(self, lower, upper):
+    def between(self, lower: Value, upper: Value) -> Expr:
         """lower <= self <= upper."""
         low, high = to_expr(lower), to_expr(upper)
         parts = (*self._within(_OTHER), " BETWEEN ", *low._within(_OTHER), " AND ", *high._within(_OTHER))
@@ -275,269 +296,182 @@ class Expr:
 
     # ---- values
 
-    def cast(self, dtype):
+    def cast(self, dtype: Dtype) -> Expr:
         """As another type: DuckDB's name for it ('DECIMAL(10, 2)', 'INTEGER[]'), a Python type, or a pyarrow type. What can't be
         converted is an error; try_cast gives NULL."""
         name = literal.type_name(dtype)
         return Expr(("CAST(", *self.parts, f" AS {name})"), _ATOM, None, self.kinds, self.udfs, name.upper() == "VARCHAR")
 
-    def try_cast(self, dtype):
+    def try_cast(self, dtype: Dtype) -> Expr:
         """As cast, but NULL where it can't be."""
         return Expr(("TRY_CAST(", *self.parts, f" AS {literal.type_name(dtype)})"), _ATOM, None, self.kinds, self.udfs)
 
-    def fill_null(self, value):
+    def fill_null(self, value: Value) -> Call:
+        """This, or the value where it is NULL."""
         return call("coalesce", self, value)
 
-    def fill_nan(self, value):
+    def fill_nan(self, value: Value) -> Expr:
+        """This, or the value where it is NaN."""
         return when(self.is_nan(), value).otherwise(self)
 
-    def null_if(self, value):
+    def null_if(self, value: Value) -> Call:
+        """This, or NULL where it equals the value."""
         return call("nullif", self, value)
 
-    def if_else(self, if_true, if_false):
+    def if_else(self, if_true: Value, if_false: Value) -> Expr:
         """if_true where this is true, else if_false."""
         return when(self, if_true).otherwise(if_false)
 
-    def apply(self, function, **options):
+    def apply(self, function: Callable[..., Any], **options: Any) -> Expr:
         """A Python function over each value: see brant.func."""
         import brant
         return brant.func(function, **options)(self)
 
-    def abs(self):
+    def abs(self) -> Call:
+        """Without its sign."""
         return call("abs", self)
 
-    def ceil(self):
+    def ceil(self) -> Call:
+        """The least whole number that is not less."""
         return call("ceil", self)
 
-    def floor(self):
+    def floor(self) -> Call:
+        """The largest whole number that is not more."""
         return call("floor", self)
 
-    def round(self, decimals=0):
+    def round(self, decimals: Value = 0) -> Call:
+        """Rounded to so many decimals, halves away from zero."""
         return call("round", self, decimals)
 
-    def sign(self):
+    def sign(self) -> Call:
+        """-1, 0 or 1."""
         return call("sign", self)
 
-    def sqrt(self):
+    def sqrt(self) -> Call:
+        """The square root."""
         return call("sqrt", self)
 
-    def cbrt(self):
+    def cbrt(self) -> Call:
+        """The cube root."""
         return call("cbrt", self)
 
-    def exp(self):
+    def exp(self) -> Call:
+        """e to the power of this."""
         return call("exp", self)
 
-    def log(self, base=None):
+    def log(self, base: Value | None = None) -> Call:
         """The natural logarithm, or to this base."""
         return call("ln", self) if base is None else call("log", base, self)
 
-    def log2(self):
+    def log2(self) -> Call:
+        """The logarithm to base 2."""
         return call("log2", self)
 
-    def log10(self):
+    def log10(self) -> Call:
+        """The logarithm to base 10."""
         return call("log10", self)
 
-    def pow(self, exponent):
+    def pow(self, exponent: Value) -> Call:
+        """To the power of the exponent."""
         return call("pow", self, exponent)
 
-    def sin(self):
+    def sin(self) -> Call:
+        """The sine (of radians)."""
         return call("sin", self)
 
-    def cos(self):
+    def cos(self) -> Call:
+        """The cosine (of radians)."""
         return call("cos", self)
 
-    def tan(self):
+    def tan(self) -> Call:
+        """The tangent (of radians)."""
         return call("tan", self)
 
-    def clip(self, lower=None, upper=None):
+    def clip(self, lower: Value | None = None, upper: Value | None = None) -> Expr:
+        """Not less than lower, not more than upper."""
         e = self if lower is None else call("greatest", self, lower)
         return e if upper is None else call("least", e, upper)
 
-    def bitwise_and(self, other):
+    def bitwise_and(self, other: Value) -> Expr:
+        """The bits that both have."""
         return self._binary("&", other, _OTHER, False)
 
-    def bitwise_or(self, other):
+    def bitwise_or(self, other: Value) -> Expr:
+        """The bits that one of both has."""
         return self._binary("|", other, _OTHER, False)
 
-    def bitwise_xor(self, other):
+    def bitwise_xor(self, other: Value) -> Call:
+        """The bits that only one of both has."""
         return call("xor", self, other)
 
-    def shift_left(self, bits):
+    def shift_left(self, bits: Value) -> Expr:
+        """Its bits so many places up."""
         return self._binary("<<", bits, _OTHER, False)
 
-    def shift_right(self, bits):
+    def shift_right(self, bits: Value) -> Expr:
+        """Its bits so many places down."""
         return self._binary(">>", bits, _OTHER, False)
 
-    def hash(self):
+    def hash(self) -> Call:
         """A number of 64 bits; equal values of one type have equal hashes."""
         return call("hash", self)
 
-    def explode(self):
+    def explode(self) -> Call:
         """A row for each element of the list."""
         return call("unnest", self)
 
-    # ---- aggregates
+    # ---- of one aggregate or window function only
 
-    def sum(self):
-        return call("sum", self)
-
-    def mean(self):
-        return call("avg", self)
-
-    avg = mean
-
-    def min(self):
-        return call("min", self)
-
-    def max(self):
-        return call("max", self)
-
-    def count(self, mode="valid"):
-        """How many: valid (not NULL), null, or all."""
-        if mode == "all":
-            return Call("count", [Expr(("*",))]).alias(self.output_name())
-        if mode == "null":
-            return call("count_if", self.is_null())
-        if mode != "valid":
-            raise invalid(f"mode must be valid, null or all, not {mode!r}")
-        return call("count", self)
-
-    def count_distinct(self):
-        return call("count", self).distinct()
-
-    n_unique = count_distinct
-
-    def approx_count_distinct(self):
-        return call("approx_count_distinct", self)
-
-    def stddev(self, ddof=1):
-        return call("stddev_samp" if ddof == 1 else "stddev_pop", self)
-
-    std = stddev
-
-    def var(self, ddof=1):
-        return call("var_samp" if ddof == 1 else "var_pop", self)
-
-    def median(self):
-        return call("median", self)
-
-    def quantile(self, q, interpolate=True):
-        return call("quantile_cont" if interpolate else "quantile_disc", self, q)
-
-    def approx_percentiles(self, q):
-        """Approximate quantiles: q is a number or a list of them."""
-        return call("approx_quantile", self.cast("DOUBLE"), q)
-
-    def skew(self):
-        return call("skewness", self)
-
-    def product(self):
-        return call("product", self)
-
-    def bool_and(self):
-        return call("bool_and", self)
-
-    def bool_or(self):
-        return call("bool_or", self)
-
-    def any_value(self):
-        """Some value that is not NULL."""
-        return call("any_value", self)
-
-    def first(self):
-        """The first value; give it an order: .first().order_by('t'), or over(order_by=…)."""
-        return call("first", self)
-
-    def last(self):
-        return call("last", self)
-
-    def arg_min(self, by):
-        """The value where `by` is least."""
-        return call("arg_min", self, by)
-
-    def arg_max(self, by):
-        return call("arg_max", self, by)
-
-    def agg_list(self):
-        """All values, as a list."""
-        return call("list", self)
-
-    implode = agg_list
-
-    def agg_set(self):
-        """The distinct values that are not NULL, as a list."""
-        return call("list", self).distinct().filter(self.not_null())
-
-    def agg_concat(self, delimiter=""):
-        """All strings one after the other."""
-        return call("string_agg", self, delimiter)
-
-    # ---- over rows
-
-    def lag(self, n=1, default=None):
-        """The value n rows before, in a window: .lag().over(order_by=…)."""
-        return call("lag", self, n) if default is None else call("lag", self, n, default)
-
-    def lead(self, n=1, default=None):
-        return call("lead", self, n) if default is None else call("lead", self, n, default)
-
-    def shift(self, n=1):
-        """The value n rows before (after, if negative), in a window."""
-        return self.lag(n) if n >= 0 else self.lead(-n)
-
-    def rank(self):
-        """The rank of this value in its window: .rank().over() or .rank().over(partition_by=…)."""
-        return Call("rank", [], default_order=self)
-
-    def dense_rank(self):
-        return Call("dense_rank", [], default_order=self)
-
-    def over(self, partition_by=None, order_by=None, **options):
+    def over(self, partition_by: Columns | None = None, order_by: Sorting | None = None, **options: Any) -> Call:
+        """Belongs to a call; here it is an error with words."""
         raise invalid(f"over() belongs to one aggregate or window function, not to {self.sql()}: col('a').sum().over(…) + 1")
 
-    def filter(self, *conditions):
+    def filter(self, *conditions: Condition) -> Call:
+        """Belongs to an aggregate; here it is an error with words."""
         raise invalid(f"filter() belongs to an aggregate, not to {self.sql()}: col('a').sum().filter(…)")
 
-    def order_by(self, *by, desc=False, nulls_first=None):
+    def order_by(self, *by: Sorting, desc: bool | Sequence[bool] = False, nulls_first: bool | Sequence[bool] | None = None) -> Call:
+        """Belongs to an aggregate; here it is an error with words."""
         raise invalid(f"order_by() belongs to an aggregate, not to {self.sql()}: col('a').agg_list().order_by('b')")
 
     # ---- order, for sort and order_by
 
-    def desc(self, nulls_first=None):
+    def desc(self, nulls_first: bool | None = None) -> Order:
         """Sort by this, the largest first."""
         return Order(self, True, nulls_first)
 
-    def asc(self, nulls_first=None):
+    def asc(self, nulls_first: bool | None = None) -> Order:
+        """Sort by this, the least first."""
         return Order(self, False, nulls_first)
 
     # ---- namespaces
 
     @property
-    def str(self):
+    def str(self) -> Strings:
         """Functions of strings."""
         from brant import namespaces
         return namespaces.Strings(self)
 
     @property
-    def dt(self):
+    def dt(self) -> Dates:
         """Functions of dates and times."""
         from brant import namespaces
         return namespaces.Dates(self)
 
     @property
-    def list(self):
+    def list(self) -> Lists:
         """Functions of lists."""
         from brant import namespaces
         return namespaces.Lists(self)
 
     @property
-    def struct(self):
+    def struct(self) -> Structs:
         """Fields of structs."""
         from brant import namespaces
         return namespaces.Structs(self)
 
     @property
-    def map(self):
+    def map(self) -> Maps:
         """Functions of maps."""
         from brant import namespaces
         return namespaces.Maps(self)
@@ -621,7 +555,7 @@ class Call(Expr):
     def _is_text(self):
         return self.function in _TEXT
 
-    def output_name(self):
+    def output_name(self) -> Text:
         """Its alias, else the name of its first argument's first column, else the function's."""
         if self.name is not None:
             return self.name
@@ -635,26 +569,28 @@ class Call(Expr):
     def _copy(self):
         return self._with()
 
-    def distinct(self):
+    def distinct(self) -> Call:
         """Of distinct values only."""
         return self._with(distinct=True)
 
-    def filter(self, *conditions):
+    def filter(self, *conditions: Condition) -> Call:
         """Of the rows only where all conditions hold."""
         e = self._filter
         for c in conditions:
             e = condition(c) if e is None else e & condition(c)
         return self._with(where=e)
 
-    def order_by(self, *by, desc=False, nulls_first=None):
+    def order_by(self, *by: Sorting, desc: bool | Sequence[bool] = False, nulls_first: bool | Sequence[bool] | None = None) -> Call:
         """In this order: of lists, string_agg, first."""
         return self._with(order=orders(by, desc, nulls_first))
 
-    def ignore_nulls(self):
+    def ignore_nulls(self) -> Call:
         """Of first, last, lag, lead, nth: pass over NULLs."""
         return self._with(nulls="IGNORE")
 
-    def over(self, partition_by=None, order_by=None, *, desc=False, nulls_first=None, rows=None, range=None, groups=None):
+    def over(self, partition_by: Window | Columns | None = None, order_by: Sorting | None = None, *, desc: bool | Sequence[bool] = False,
+             nulls_first: bool | Sequence[bool] | None = None, rows: Frame | None = None, range: Frame | None = None,
+             groups: Frame | None = None) -> Call:
         """In a window. partition_by, order_by: columns or expressions; or a Window as the only argument.
         rows, range, groups: the frame, a pair (start, end): None is unbounded, 0 the current row, -2 two before, 2 two after."""
         if isinstance(partition_by, Window):
@@ -667,7 +603,7 @@ class Call(Expr):
         return self._with(over=w)
 
 
-def call(name, *args, udfs=(), kinds=frozenset(), **named):
+def call(name: Text, *args: Any, udfs: tuple = (), kinds: frozenset = frozenset(), **named: Value) -> Call:
     """Any function of the engine by its name: arguments that are not expressions are values; named ones become name := value."""
     exprs = [to_expr(a) for a in args]
     for key, value in named.items():
@@ -676,14 +612,14 @@ def call(name, *args, udfs=(), kinds=frozenset(), **named):
     return Call(name, exprs, udfs=udfs, kinds=kinds)
 
 
-def col(name):
+def col(name: Text) -> Expr:
     """A column by its name, exactly as it is (a dot is part of the name; fields: col('a').struct.get('b')). '*': all columns."""
     if not isinstance(name, str) or not name:
         raise invalid(f"a column's name must be a string that isn't empty, not {name!r}")
     return Expr(("*",), _ATOM) if name == "*" else Expr((Ref(name),))
 
 
-def lit(value):
+def lit(value: Value) -> Expr:
     """A constant: None, bool, numbers, str, bytes, Decimal, dates and times, UUID, lists, dicts (structs; maps if the keys aren't strings),
     scalars of numpy, pandas and pyarrow."""
     if isinstance(value, Expr):
@@ -720,7 +656,7 @@ class SqlExpr(Expr):
         return SqlExpr(self.source, self.name)
 
 
-def sql_expr(text):
+def sql_expr(text: Text) -> Expr:
     """An expression written in SQL: sql_expr("a + 1 AS b"). Its columns are checked when the query is planned."""
     import re
     text = literal.check_text(text, "SQL text").strip().rstrip(";").strip()
@@ -766,18 +702,18 @@ class Case(Expr):
             raise invalid("when(…) has no value yet: when(condition, value), or when(condition).then(value)")
         return Expr(self.parts, self.strength, self.name, self.kinds, self.udfs, self.text)
 
-    def when(self, condition_, value=_MISSING):
+    def when(self, condition_: Condition, value: Value = _MISSING) -> Case:
         """Else, where this holds: value."""
         c = condition(condition_)
         return Case(self.branches, c) if value is _MISSING else Case([*self.branches, (c, to_expr(value))])
 
-    def then(self, value):
+    def then(self, value: Value) -> Case:
         """The value where the condition before holds."""
         if self.pending is None:
             raise invalid("then() comes after when(condition)")
         return Case([*self.branches, (self.pending, to_expr(value))])
 
-    def otherwise(self, value):
+    def otherwise(self, value: Value) -> Expr:
         """The value where no condition holds."""
         if self.pending is not None:
             raise invalid("when(…) has no value yet: when(condition, value), or when(condition).then(value)")
@@ -785,12 +721,12 @@ class Case(Expr):
         return Expr(e.parts, e.strength, None, e.kinds, e.udfs)
 
 
-def when(condition_, value=_MISSING):
+def when(condition_: Condition, value: Value = _MISSING) -> Case:
     """when(c, v).when(c2, v2).otherwise(v3), or when(c).then(v)…: strings are values; write col('a') for columns."""
     return Case([], None).when(condition_, value)
 
 
-def coalesce(*exprs):
+def coalesce(*exprs: ColumnLike) -> Expr:
     """The first that is not NULL; strings name columns."""
     return call("coalesce", *(column(e) if isinstance(e, str) else e for e in exprs))
 

@@ -3,7 +3,14 @@
 
 Arguments that are not expressions are values, so write col('a') for a column; only for aggregates of one column (f.sum('a')) a string as the
 first argument is a column's name. Named arguments become `name := value`. Names that Python reserves end with an underscore: f.list_, f.in_."""
+from __future__ import annotations
+
 from brant.expr import Call, Expr, call, coalesce, col, lit, sql_expr, when
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from brant._types import ColumnLike, Columns, Value
+    from brant.expr import Order
 
 _AGGREGATES = frozenset("""any_value approx_count_distinct approx_quantile approx_top_k arbitrary arg_max arg_min array_agg avg bit_and bit_or
 bit_xor bool_and bool_or corr count count_if countif covar_pop covar_samp entropy favg first fsum geomean geometric_mean group_concat histogram
@@ -28,32 +35,42 @@ def __getattr__(name):
     return _function(name[:-1] if name.endswith("_") else name)
 
 
-def count(column="*"):
+def count(column: ColumnLike = "*") -> Call:
     """count(*), or how many values of a column are not NULL."""
     return Call("count", [col(column) if isinstance(column, str) else column])
 
 
-def unnest(column):
+def unnest(column: ColumnLike) -> Expr:
     """A row for each element of a list."""
     return (col(column) if isinstance(column, str) else lit(column)).explode()
 
 
-def struct(*columns, **named):
+def desc(column: ColumnLike, nulls_first: bool | None = None) -> Order:
+    """To sort by, the largest first."""
+    return (col(column) if isinstance(column, str) else column).desc(nulls_first)
+
+
+def asc(column: ColumnLike, nulls_first: bool | None = None) -> Order:
+    """To sort by, the least first."""
+    return (col(column) if isinstance(column, str) else column).asc(nulls_first)
+
+
+def struct(*columns: Columns, **named: Value) -> Call:
     """A struct of these columns and expressions."""
     fields = [col(c) if isinstance(c, str) else c for c in columns]
     return call("struct_pack", **{e.output_name(): e for e in fields}, **named)
 
 
-def list_(*values):
+def list_(*values: Value) -> Call:
     """A list of these; with one column, the aggregate of its values."""
     if len(values) == 1 and isinstance(values[0], (str, Expr)):
         return call("list", col(values[0]) if isinstance(values[0], str) else values[0])
     return call("list_value", *values)
 
 
-def monotonically_increasing_id():
+def monotonically_increasing_id() -> Call:
     """A number for each row, unique in the frame and growing within a partition."""
     return call("monotonically_increasing_id")
 
 
-__all__ = ["coalesce", "col", "count", "lit", "monotonically_increasing_id", "sql_expr", "struct", "unnest", "when"]
+__all__ = ["asc", "coalesce", "col", "count", "desc", "lit", "monotonically_increasing_id", "sql_expr", "struct", "unnest", "when"]

@@ -1,7 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Groups and aggregates of DataFrames."""
+from __future__ import annotations
+
+from brant import foreign
 from brant.expr import Expr, call, col, column, flatten
 from brant.plan import check_unique, invalid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from brant._types import Aggregates, Columns, Sequence, Sorting, Value
+    from brant.dataframe import DataFrame
 
 _NUMERIC = frozenset(["sum", "mean", "stddev", "var", "median", "skew", "product"])
 _FUNCTIONS = {"mean": "mean", "avg": "mean", "sum": "sum", "min": "min", "max": "max", "count": "count", "stddev": "stddev", "std": "stddev",
@@ -16,78 +24,101 @@ class GroupedDataFrame:
     def __init__(self, frame, keys):
         self._frame, self._keys = frame, keys
 
-    def agg(self, *aggregates, **named):
+    if not TYPE_CHECKING:
+        def __getattr__(self, name):
+            raise foreign.missing("GroupedDataFrame", name)
+
+    def __getitem__(self, name):
+        raise TypeError(f"groups have no columns to pick: .agg(col({name!r}).sum()) or .sum({name!r})")
+
+    def agg(self, *aggregates: Aggregates, **named: Value) -> DataFrame:
         """A row for each group: .agg(col('a').sum(), n=functions.count()), or .agg({'a': 'sum', 'b': ['min', 'max']})."""
         return aggregate(self._frame, self._keys, aggregates, named)
 
     def _all(self, method, columns, *args):
         return shortcut(self._frame, self._keys, method, columns, *args)
 
-    def sum(self, *columns):
+    def sum(self, *columns: Columns) -> DataFrame:
+        """The sum of these columns (none given: of all numbers) in each group."""
         return self._all("sum", columns)
 
-    def mean(self, *columns):
+    def mean(self, *columns: Columns) -> DataFrame:
+        """The mean of these columns (none given: of all numbers) in each group."""
         return self._all("mean", columns)
 
     avg = mean
 
-    def min(self, *columns):
+    def min(self, *columns: Columns) -> DataFrame:
+        """The least value of these columns (none given: of all) in each group."""
         return self._all("min", columns)
 
-    def max(self, *columns):
+    def max(self, *columns: Columns) -> DataFrame:
+        """The largest value of these columns (none given: of all) in each group."""
         return self._all("max", columns)
 
-    def stddev(self, *columns, ddof=1):
+    def stddev(self, *columns: Columns, ddof: int = 1) -> DataFrame:
+        """The standard deviation in each group (none given: of all numbers); ddof=0: of the whole population."""
         return self._all("stddev", columns, ddof)
 
-    def var(self, *columns, ddof=1):
+    def var(self, *columns: Columns, ddof: int = 1) -> DataFrame:
+        """The variance in each group (none given: of all numbers); ddof=0: of the whole population."""
         return self._all("var", columns, ddof)
 
-    def median(self, *columns):
+    def median(self, *columns: Columns) -> DataFrame:
+        """The median of these columns (none given: of all numbers) in each group."""
         return self._all("median", columns)
 
-    def skew(self, *columns):
+    def skew(self, *columns: Columns) -> DataFrame:
+        """The skewness of these columns (none given: of all numbers) in each group."""
         return self._all("skew", columns)
 
-    def product(self, *columns):
+    def product(self, *columns: Columns) -> DataFrame:
+        """The product of these columns (none given: of all numbers) in each group."""
         return self._all("product", columns)
 
-    def any_value(self, *columns):
+    def any_value(self, *columns: Columns) -> DataFrame:
+        """Some value that is not NULL of these columns (none given: of all) in each group."""
         return self._all("any_value", columns)
 
-    def first(self, *columns):
+    def first(self, *columns: Columns) -> DataFrame:
+        """The first value of these columns (none given: of all) in each group, in no order: agg(col(…).first().order_by(…)) has one."""
         return self._all("first", columns)
 
-    def last(self, *columns):
+    def last(self, *columns: Columns) -> DataFrame:
+        """The last value of these columns (none given: of all) in each group, in no order: agg(col(…).last().order_by(…)) has one."""
         return self._all("last", columns)
 
-    def count_distinct(self, *columns):
+    def count_distinct(self, *columns: Columns) -> DataFrame:
+        """How many different values these columns (none given: all) have in each group."""
         return self._all("count_distinct", columns)
 
-    def count(self, *columns):
+    def count(self, *columns: Columns) -> DataFrame:
         """Values that are not NULL of these columns; without columns: rows of each group, as `count`."""
         return self._all("count", columns)
 
-    def len(self, name="len"):
+    def len(self, name: str = "len") -> DataFrame:
         """Rows of each group."""
         return self.agg(call("count", col("*")).alias(name))
 
-    def agg_list(self, *columns):
+    def agg_list(self, *columns: Columns) -> DataFrame:
+        """The values of these columns (none given: of all) in each group, as lists."""
         return self._all("agg_list", columns)
 
     list_agg = list = agg_list
 
-    def agg_set(self, *columns):
+    def agg_set(self, *columns: Columns) -> DataFrame:
+        """The different values of these columns (none given: of all) in each group, as lists without NULL."""
         return self._all("agg_set", columns)
 
     list_agg_distinct = agg_set
 
-    def agg_concat(self, *columns, delimiter=""):
+    def agg_concat(self, *columns: Columns, delimiter: str = "") -> DataFrame:
+        """The strings of these columns (none given: of all) in each group, one after the other."""
         return self._all("agg_concat", columns, delimiter)
 
     string_agg = agg_concat
 
-    def head(self, n=1, order_by=None, desc=False):
+    def head(self, n: int = 1, order_by: Sorting | None = None, desc: bool | Sequence[bool] = False) -> DataFrame:
         """The first n rows of each group, in this order."""
         number = call("row_number").over(partition_by=self._keys, order_by=order_by, desc=desc)
         return self._frame.where(number <= n)

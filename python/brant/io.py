@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where DataFrames come from: files, SQL, and what Python has in memory."""
+from __future__ import annotations
+
 import os
 import queue
 import re
@@ -12,6 +14,14 @@ from brant import session as _session
 from brant.dataframe import DataFrame
 from brant.literal import quote, string
 from brant.plan import Raw, Table, Verbatim, invalid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+    from brant._types import Any, Dtype, Iterable, Mapping, Params, Path, Paths, Sequence
+    from brant.session import Session
 
 VALUES_ROWS = 1000  # data from Python up to this many rows stands in the SQL text itself
 VALUES_CELLS = 20000
@@ -59,7 +69,7 @@ def _reader(function, path, endings, options, session):
     return DataFrame(Table(f"{function}({', '.join(arguments)})"), session)
 
 
-def read_parquet(path, *, session=None, **options):
+def read_parquet(path: Paths, *, session: Session | None = None, **options: Any) -> DataFrame:
     """Parquet files: a path, a pattern (*, **), a directory, or a list of them. options are DuckDB's: hive_partitioning=, union_by_name=,
     filename=, file_row_number=, …"""
     return _reader("read_parquet", path, ".parquet", options, session)
@@ -68,7 +78,7 @@ def read_parquet(path, *, session=None, **options):
 _CSV = {"delimiter": "delim", "has_headers": "header", "escape_char": "escape", "column_names": "names"}
 
 
-def read_csv(path, *, schema=None, session=None, **options):
+def read_csv(path: Paths, *, schema: Mapping[str, Dtype] | None = None, session: Session | None = None, **options: Any) -> DataFrame:
     """CSV files, as read_parquet. schema: {column: type} if it should not be guessed; options are DuckDB's: delim=, header=, nullstr=,
     types=, all_varchar=, ignore_errors=, …"""
     options = {_CSV.get(k, k): v for k, v in options.items()}
@@ -77,34 +87,34 @@ def read_csv(path, *, schema=None, session=None, **options):
     return _reader("read_csv", path, ".csv*", options, session)
 
 
-def read_json(path, *, schema=None, session=None, **options):
+def read_json(path: Paths, *, schema: Mapping[str, Dtype] | None = None, session: Session | None = None, **options: Any) -> DataFrame:
     """JSON files, an object a line or an array, as read_parquet. schema: {column: type} if it should not be guessed."""
     if schema is not None:
         options["columns"] = {n: literal.type_name(t) for n, t in schema.items()}
     return _reader("read_json", path, ".*json*", options, session)
 
 
-def read_warc(path, *, session=None, **options):
+def read_warc(path: Paths, *, session: Session | None = None, **options: Any) -> DataFrame:
     """WARC files: a row a record."""
     return _reader("read_warc", path, ".warc*", options, session)
 
 
-def read_text(path, *, session=None):
+def read_text(path: Paths, *, session: Session | None = None) -> DataFrame:
     """Whole files as strings: filename, content, size, last_modified."""
     return _reader("read_text", path, "", {}, session)
 
 
-def read_blob(path, *, session=None):
+def read_blob(path: Paths, *, session: Session | None = None) -> DataFrame:
     """Whole files as bytes: filename, content, size, last_modified."""
     return _reader("read_blob", path, "", {}, session)
 
 
-def from_glob_path(path, *, session=None):
+def from_glob_path(path: Path, *, session: Session | None = None) -> DataFrame:
     """The names of the files that a pattern matches, as the column `file`."""
     return DataFrame(Table(f"glob({string(local(path))})"), session)
 
 
-def read_arrow(path, *, session=None):
+def read_arrow(path: Path, *, session: Session | None = None) -> DataFrame:
     """An Arrow IPC file (or stream, or Feather file), mapped into memory."""
     import pyarrow as pa
     source = pa.memory_map(local(path))
@@ -116,7 +126,7 @@ def read_arrow(path, *, session=None):
     return from_arrow(table, session=session)
 
 
-def read_sql(query, connection, *, session=None):
+def read_sql(query: str, connection: Any, *, session: Session | None = None) -> DataFrame:
     """The rows of a query in another database: a connection of DB-API 2 or ADBC, or a function that makes one. The query runs there, at once."""
     made = callable(connection) and not hasattr(connection, "cursor")
     conn = connection() if made else connection
@@ -141,7 +151,7 @@ def read_sql(query, connection, *, session=None):
 # ---- SQL
 
 
-def range(start, end=None, step=1, *, session=None):  # noqa: A001
+def range(start: int, end: int | None = None, step: int = 1, *, session: Session | None = None) -> DataFrame:  # noqa: A001
     """The numbers from start (0) up to end, in the column `id`."""
     if end is None:
         start, end = 0, start
@@ -154,7 +164,7 @@ def range(start, end=None, step=1, *, session=None):  # noqa: A001
     return DataFrame(Raw([f"SELECT range AS id\0FROM range({arguments})"], ["id"]), session)
 
 
-def table(name, *, session=None):
+def table(name: str, *, session: Session | None = None) -> DataFrame:
     """A table or view of the session: 'name' or 'schema.name'."""
     return DataFrame(Table(".".join(quote(p) for p in name.split("."))), session)
 
@@ -162,7 +172,7 @@ def table(name, *, session=None):
 _QUERIES = ("select", "from", "with", "values", "table", "describe", "desc", "summarize", "show")
 
 
-def sql(query, *, session=None, params=None, **frames):
+def sql(query: str, *, session: Session | None = None, params: Params = None, **frames: Any) -> DataFrame:
     """A query as a DataFrame. Names in it that are variables of the caller (DataFrames, pandas, polars, Arrow tables) stand for them, or those
     given by name: sql('SELECT … FROM t', t=df). params: values for ? and $1 (a list) or $name (a dict) in it; of several statements, in
     the last. Other statements (CREATE VIEW, SET, …) run at once; without rows they give None."""
@@ -253,6 +263,9 @@ class Memory(Table):
         if schema is not None:
             self._schema = schema
 
+    def __reduce__(self):
+        return Memory, (self.data,)
+
     def names(self, session):
         return self.data.column_names
 
@@ -263,6 +276,10 @@ class Memory(Table):
         return self._at[session]
 
 
+def _itself(x):
+    return x
+
+
 class Kept(Table):
     """A result that stays where it was made: its parts on the workers, or in this process where it ran here. A session that does not have
     it yet makes it from its query; after `release` that is in the text again."""
@@ -271,6 +288,9 @@ class Kept(Table):
 
     def __init__(self, node):
         self.node, self.rows, self._at, self._released = node, None, weakref.WeakKeyDictionary(), False
+
+    def __reduce__(self):
+        return _itself, (self.node,)  # elsewhere its rows are not kept: the query runs
 
     def names(self, session):
         names = self.node.names(session)
@@ -367,6 +387,14 @@ _by_session = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 
+def _forked():
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
 def _inputs(session):
     with _lock:
         if session not in _by_session:
@@ -452,7 +480,7 @@ def memory(data, session=None, schema=None):
     return Memory(data, schema)
 
 
-def from_arrow(data, *, session=None):
+def from_arrow(data: Any, *, session: Session | None = None) -> DataFrame:
     """Arrow data: a Table, RecordBatch, reader, list of batches, or anything that gives an Arrow C stream (polars, pandas, duckdb, …)."""
     import pyarrow as pa
     if isinstance(data, (list, tuple)):
@@ -476,7 +504,7 @@ def from_arrow(data, *, session=None):
     return DataFrame(memory(_plain_types(data), session), session)
 
 
-def from_pandas(data, *, session=None):
+def from_pandas(data: pandas.DataFrame, *, session: Session | None = None) -> DataFrame:
     """A pandas.DataFrame; its index is left out (reset_index() makes it a column). Names of columns must be strings."""
     import pyarrow as pa
     names = [n for n in data.columns if not isinstance(n, str)]
@@ -485,12 +513,12 @@ def from_pandas(data, *, session=None):
     return from_arrow(pa.Table.from_pandas(data, preserve_index=False).replace_schema_metadata(), session=session)
 
 
-def from_polars(data, *, session=None):
+def from_polars(data: polars.DataFrame | polars.LazyFrame, *, session: Session | None = None) -> DataFrame:
     """A polars DataFrame or LazyFrame (which is collected)."""
     return from_arrow((data.collect() if hasattr(data, "collect") else data).to_arrow(), session=session)
 
 
-def from_pydict(data, *, session=None):
+def from_pydict(data: Mapping[str, Any], *, session: Session | None = None) -> DataFrame:
     """A dict of columns: lists, numpy arrays, pyarrow arrays, Series."""
     import pyarrow as pa
     columns = {}
@@ -523,7 +551,7 @@ def _integers(values):
     return all(v is None or isinstance(v, int) and -10**38 < v < 10**38 for v in values)
 
 
-def from_pylist(rows, *, session=None):
+def from_pylist(rows: Sequence[Mapping[str, Any]], *, session: Session | None = None) -> DataFrame:
     """A list of dicts, a row each; what a row does not have is NULL."""
     names = list(dict.fromkeys(n for r in rows for n in r))
     if not names:
@@ -547,7 +575,7 @@ def from_any(data, *, session=None):
     return from_arrow(data, session=session)
 
 
-def concat(frames):
+def concat(frames: Iterable[DataFrame]) -> DataFrame:
     """All rows of these frames, one after the other; they have the same columns."""
     frames = list(frames)
     if not frames:

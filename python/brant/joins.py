@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Joins of DataFrames, as SQL."""
-from brant.expr import column, flatten
+from __future__ import annotations
+
+from brant.expr import _COMPARE, column, flatten
 from brant.literal import quote
 from brant.plan import Column, Select, check, check_unique, find, invalid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from brant.dataframe import DataFrame
 
 _HOW = {"inner": "JOIN", "left": "LEFT JOIN", "leftouter": "LEFT JOIN", "left_outer": "LEFT JOIN", "right": "RIGHT JOIN", "rightouter": "RIGHT JOIN",
         "right_outer": "RIGHT JOIN", "outer": "FULL JOIN", "full": "FULL JOIN", "fullouter": "FULL JOIN", "full_outer": "FULL JOIN",
@@ -18,6 +24,9 @@ def _keys(left, right, on, left_on, right_on, what):
     if (left_on is None) != (right_on is None):
         raise invalid(f"{what}: left_on and right_on come together")
     a = [column(c) for c in flatten(on if on is not None else left_on)]
+    if on is not None and any(e.strength <= _COMPARE and "sql" not in e.kinds for e in a):
+        raise invalid(f"{what}: on=… names columns that both have, not a condition: left_on='a', right_on='b' for columns of two names; for other "
+                      "conditions cross_join(…).where(…)")
     b = [column(c) for c in flatten(on if on is not None else right_on)]
     if len(a) != len(b):
         raise invalid(f"{what}: {len(a)} keys on the left, {len(b)} on the right")
@@ -113,7 +122,7 @@ def join(left, right, on, how, left_on, right_on, prefix, suffix, null_equals_nu
     return _made(left, right, kind, conditions, columns, shown, udfs)
 
 
-def broadcast(df):
+def broadcast(df: DataFrame) -> DataFrame:
     """The frame, with the wish that a join sends all of it to every task of the other side instead of spreading both by their keys:
     orders.join(brant.broadcast(small), on="k"). Where that would be wrong (rows that an outer join keeps), the wish is passed over."""
     from brant.dataframe import DataFrame

@@ -325,6 +325,9 @@ class RaySession(Session):
             raise _invalid(f"init(\"ray\") takes no {', '.join(wrong)}: workers_per_node, threads and memory say what a node gives")
         if not isinstance(workers_per_node, int) or workers_per_node < 1:
             raise _invalid(f"workers_per_node={workers_per_node!r}: a whole number, at least 1, is wanted")
+        if isinstance(memory, str):
+            from brant.udf import bytes_of
+            memory = bytes_of(memory)
         ours = _connect(address, dict(ray_options or {}))
         self._cluster, self._ours, self._closed = None, ours, False
         try:

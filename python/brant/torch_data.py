@@ -9,9 +9,14 @@ class _Rows(_data.IterableDataset):
 
     def __iter__(self):
         worker = _data.get_worker_info()
-        for i, row in enumerate(self._frame.iter_rows()):
-            if worker is None or i % worker.num_workers == worker.id:
-                yield row
+        if worker is None:
+            yield from self._frame.iter_rows()
+            return
+        from brant.dataframe import DataFrame
+        from brant.expr import call, col
+        frame = DataFrame(self._frame._node)  # a DataLoader's worker is another process: it runs in the default session there
+        # by what a row is, not by its place: the others may get the rows in another order
+        yield from frame.where(call("hash", *map(col, frame.columns)) % worker.num_workers == worker.id).iter_rows()
 
 
 class _Table(_data.Dataset):

@@ -4,6 +4,8 @@
 Called with expressions they are expressions; called with plain values they run here, at once. In a query they run in pools of Python
 processes beside each worker (docs/udf.md); they travel by value (cloudpickle), so nothing of the user's is installed there, but the
 packages that they import."""
+from __future__ import annotations
+
 import collections.abc
 import datetime
 import functools
@@ -22,6 +24,10 @@ import weakref
 
 from brant import errors, literal
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from brant._types import Any, Callable
+
 _ON_ERROR = ("raise", "log", "ignore")
 _FORMATS = ("arrow", "numpy", "pandas", "list")
 _SOURCE_BYTES = 1 << 18  # of a file that goes along for tracebacks
@@ -39,7 +45,8 @@ def _invalid(message):
 # ---- options
 
 
-def _bytes(value):
+def bytes_of(value: Any) -> int:
+    """A number of bytes, given as one or as a text."""
     if value is None:
         return 0
     if isinstance(value, str):
@@ -71,7 +78,7 @@ class _Options:
         self.max_concurrency = _MAX_CONCURRENCY if max_concurrency is None else _number("max_concurrency", max_concurrency, 1)
         self.cpus = 0.0 if cpus is None else _number("cpus", cpus, 0, whole=False)
         self.gpus = 0.0 if gpus is None else _number("gpus", gpus, 0, whole=False)
-        self.memory = _bytes(memory)
+        self.memory = bytes_of(memory)
         self.max_retries = 2 if max_retries is None else _number("max_retries", max_retries, 0)
         self.timeout_ms = 0 if seconds is None else max(1, int(_number("timeout", seconds, 0.001, whole=False) * 1000))
         self.deterministic = True if deterministic is None else bool(deterministic)
@@ -272,7 +279,7 @@ class _Callable:
         formats = [self._arguments[min(i, len(self._arguments) - 1)] for i in positions] if self._arguments else []
         function = self._function(fixed, formats)
         e = expr.call(function.name, *columns, udfs=(function,))
-        e.name = columns[0].name or self._fn.__name__
+        e.name = columns[0].name or (self._fn.__name__ if self._fn.__name__ != "<lambda>" else columns[0].output_name())
         return e.explode() if self._call.endswith("generator") else e
 
     def _function(self, fixed, formats):
@@ -302,7 +309,7 @@ def _decorate(make, fn, options):
 class _Func:
     """The decorator `brant.func`, and `brant.func.batch`."""
 
-    def __call__(self, fn=None, **options):
+    def __call__(self, fn: Callable[..., Any] | None = None, **options: Any) -> Any:
         """A function for use in queries, row by row: each argument is a value (None for NULL), what it returns is a value of return_dtype,
         which comes from the annotation of the result when it isn't given. `async def`: the calls of a batch run at once, at most
         max_concurrency of them. With yield: each row becomes as many rows as it yields.
@@ -314,7 +321,7 @@ class _Func:
         to call; interpreter: another Python."""
         return _decorate(_Callable, fn, options)
 
-    def batch(self, fn=None, **options):
+    def batch(self, fn: Callable[..., Any] | None = None, **options: Any) -> Any:
         """A function of whole batches: each argument is an array of as many rows as the batch has, and so must be the result. Which kind
         comes from the annotations (pyarrow.Array, numpy.ndarray, pandas.Series, list) or from format= (arrow, numpy, pandas, list)."""
         return _decorate(_Callable, fn, {**options, "batch": True})
@@ -331,7 +338,7 @@ class _Method:
         functools.update_wrapper(self, fn)
 
 
-def method(fn=None, **options):
+def method(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Options of one method of a `@brant.cls`: those of brant.func that say how it is called (return_dtype, batch, format, batch_size,
     on_error, timeout, max_retries, max_concurrency, deterministic)."""
     return _decorate(lambda f, o: _Method(f, (o, options)), fn, options)
@@ -406,7 +413,7 @@ def _named(fn, name):
     return copy
 
 
-def cls(klass=None, **options):
+def cls(klass: type | None = None, **options: Any) -> Any:
     """A class whose instance is made once a process, with the arguments given here: models, connections. Its methods (and __call__) are
     functions as of brant.func; `@brant.method` gives one its options. Options: those of brant.func, for all methods."""
     _Options(**options)  # checked now

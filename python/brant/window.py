@@ -1,9 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Windows, for Call.over: which rows a window function sees."""
+from __future__ import annotations
+
 from brant import errors
 from brant.literal import literal
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from brant._types import Any, Columns, Sequence
+
 UNBOUNDED = None
+
+
+class _Begins:
+    """A method that an object has, and its class: there it begins with a new object (Window.partition_by(…), as Spark has it)."""
+
+    def __init__(self, method):
+        self.method, self.__doc__ = method, method.__doc__
+
+    def __get__(self, instance, owner):
+        return self.method.__get__(owner() if instance is None else instance)
 
 
 class Window:
@@ -18,25 +34,29 @@ class Window:
     def __init__(self, partition=(), order=(), frame=""):
         self.partition, self.order, self.frame = list(partition), list(order), frame
 
-    def partition_by(self, *columns):
+    @_Begins
+    def partition_by(self, *columns: Columns) -> Window:
         """One window for each value of these."""
         from brant.expr import column, flatten
         return Window([*self.partition, *(column(c) for c in flatten(columns))], self.order, self.frame)
 
-    def order_by(self, *columns, desc=False, nulls_first=None):
+    @_Begins
+    def order_by(self, *columns: Columns, desc: bool | Sequence[bool] = False, nulls_first: bool | Sequence[bool] | None = None) -> Window:
         """The order inside."""
         from brant.expr import orders
         return Window(self.partition, [*self.order, *orders(columns, desc, nulls_first)], self.frame)
 
-    def rows_between(self, start, end):
+    @_Begins
+    def rows_between(self, start: Any, end: Any) -> Window:
         """From start to end rows away: None is unbounded, 0 the current row, negative before it."""
         return Window(self.partition, self.order, frame_sql(rows=(start, end)))
 
-    def range_between(self, start, end):
+    @_Begins
+    def range_between(self, start: Any, end: Any) -> Window:
         """As rows_between, in distances of the value sorted by (a number, a timedelta)."""
         return Window(self.partition, self.order, frame_sql(range=(start, end)))
 
-    def parts(self):
+    def parts(self) -> list[Any]:
         """What stands inside OVER (…)."""
         from brant.expr import comma
         out = []

@@ -82,9 +82,11 @@ static br_status check_empty(const br_sink *s, br_error *err) {
   for (size_t i = 0; i < n; i++) free(names[i]);
   free(names);
   if (n == 0) return BR_OK;
-  return br_fail(err, BR_INVALID, BR_BLAME_USER,
-                 "the directory %s is not empty: say OVERWRITE to replace what is in it, APPEND to add to it",
-                 s->target);
+  return br_fail(
+      err, BR_INVALID, BR_BLAME_USER,
+      "the directory %s is not empty: OVERWRITE (in Python mode='overwrite') replaces what is in it, APPEND adds "
+      "to it",
+      s->target);
 }
 
 static br_status make_staging(br_sink *s, const char *id, br_error *err) {

@@ -370,3 +370,42 @@ def test_wide_sums_are_decimals(df):
     t = df.agg(col("x").sum()).to_arrow()
     assert str(t.schema.field("x").type) == "decimal128(38, 0)" and t.column("x")[0].as_py() == sum(ROWS["x"])
     assert math.isclose(df.mean("x").item(), sum(ROWS["x"]) / N)
+
+
+def test_words_of_others_for_the_same(session):
+    df = brant.from_pydict({"id": [1, 2, 3], "k": ["a", "b", "a"], "x": [1.25, None, 3.0]}, session=session)
+    ids = lambda d: d.to_pydict()["id"]  # noqa: E731
+    assert ids(df.sort("id", descending=True)) == ids(df.sort("id", ascending=False)) == ids(df.sort(f.desc("id"))) == [3, 2, 1]
+    assert ids(df.sort("k", "id", ascending=[False, True])) == ids(df.sort(["k", "id"], descending=[True, False])) == [2, 1, 3]
+    assert ids(df.sort(f.asc("k"), f.desc("id"))) == [3, 1, 2]
+    with pytest.raises(TypeError, match="'upwards'"):
+        df.sort("id", upwards=True)
+    ranked = df.sort("id").select("id", r=f.row_number().over(brant.Window.partition_by("k").order_by("id")))
+    assert ranked.sort("id").to_pydict()["r"] == df.select("id", r=f.row_number().over(brant.Window().partition_by("k").order_by("id"))).sort(
+        "id").to_pydict()["r"] == [1, 1, 2]
+    assert df.select("id", r=f.sum("id").over(brant.Window.order_by("id").rows_between(None, 0))).sort("id").to_pydict()["r"] == [1, 3, 6]
+    assert df.select(round(col("x"), 1)).to_pydict() == {"x": [1.3, None, 3.0]} and df.head().count_rows() == 3 and ids(df.sort("id").head(1)) == [1]
+    assert df.select(brant.func(lambda i: i * 2, return_dtype=int)(col("id"))).columns == ["id"]
+
+
+def test_joins_on_conditions_say_what_to_write(df):
+    """on= is the same on both sides: a condition there would be compared with itself."""
+    for on in (df["k"] == df["k"], [col("x"), col("g") == col("g")], (col("x") > 1) & (col("k") == 3)):
+        with pytest.raises(brant.Error, match="left_on="):
+            df.join(df, on)
+    assert df.join(df, on=col("k") + 1, how="semi").count_rows() == N
+
+
+def test_values_are_shown_whole_when_asked(session, capsys):
+    long, wide = "a" * 5000 + "\n" + "z" * 3, {f"column_{i:03}": [i] for i in range(60)}
+    df = brant.from_pydict({"s": [long], "b": [b"\0" * 40]}, session=session)
+    df.show()
+    assert "…" in (out := capsys.readouterr().out) and "zzz" not in out
+    df.show(truncate=10)
+    assert "│ aaaaaaaaa… │" in capsys.readouterr().out
+    for frame in (df, df.collect()):
+        frame.show(1, truncate=False)
+        out = capsys.readouterr().out
+        assert "a" * 5000 + "⏎zzz" in out and repr(b"\0" * 40) in out and "…" not in out
+    brant.from_pydict(wide, session=session).show(truncate=False)
+    assert "column_037" in capsys.readouterr().out

@@ -47,8 +47,14 @@ def test_wrong_options():
     for bad in ({"mode": "fast"}, {"distribute": "maybe"}):
         with pytest.raises(ValueError, match=list(bad.values())[0]):
             brant.Session(**bad)
-    with pytest.raises(brant.Error, match="memory"):
-        brant.Session(memory=1000)
+    for few in (1000, "1 kB", "lots"):
+        with pytest.raises(brant.Error, match="memory"):
+            brant.Session(memory=few)
+
+
+def test_options_as_people_write_them(tmp_path):
+    with brant.Session(workers=1, threads=1, memory="1GiB", temp_dir=tmp_path, distribute="always") as s:
+        assert s.execute("select 1 as a").arrow().to_pydict() == {"a": [1]} and list(tmp_path.iterdir())
 
 
 def test_a_closed_session_says_so():
