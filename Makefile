@@ -7,7 +7,7 @@ SCALE ?= 1
 SECONDS ?= 120
 SEED ?= 1
 
-.PHONY: help deps deps-test build demo check test unit sql sqlgen cluster python ray interop sim sim-planted chaos bench bench-peers bench-udf bench-udf-memory format lint asan ubsan tsan fuzz clean
+.PHONY: help deps deps-test build demo check test unit sql sqlgen cluster python ray apps interop sim sim-planted chaos bench bench-peers bench-udf bench-udf-memory format lint asan ubsan tsan fuzz clean
 help: ## this list
 	@awk -F':.*## ' '/^[a-z -]+:.*## / { printf "  make %-30s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -24,7 +24,7 @@ build: deps ## build/brant, build/brant-worker, build/brant-executor, build/libb
 demo: deps-test build ## TPC-H scale 1 on 3 workers, all 22 queries, compared with DuckDB
 	@$(PY) scripts/demo.py --scale $(SCALE)
 
-unit sim sql cluster python ray interop: deps-test ## one kind of test
+unit sim sql cluster python ray apps interop: deps-test ## one kind of test
 	@scripts/test $@
 sqlgen: deps-test build ## generated queries against DuckDB: SEEDS=N of them (1000), or SEEDS=FROM:TO; failures are made small
 	@$(PY) tests/sql/generate/run.py $(or $(SEEDS),1000)

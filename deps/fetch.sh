@@ -4,6 +4,7 @@
 # and right is left alone.
 #
 #   deps/fetch.sh ray     only Ray, in a venv of its own over that of `test` (tests/python_ray)
+#   deps/fetch.sh apps    only torch (Debian's) and a notebook's kernel, in another such venv (tests/python_apps)
 #   deps/fetch.sh build   compiler side: Debian packages, DuckDB, nanoarrow
 #   deps/fetch.sh test    also: a Python venv with pyarrow, duckdb, pytest; DuckDB extensions for tests; models
 #   deps/fetch.sh models  models, and the texts and pages that they are tried on: 100 MB, for two examples and their tests
@@ -151,15 +152,37 @@ fetch_ray() { # its venv sees the packages of the other one
   rm -rf "$out/venv-ray"
   python3 -m venv "$out/venv-ray"
   try "$out/venv-ray/bin/pip" install --quiet --no-cache-dir --require-hashes -r "$here/requirements-ray.txt"
-  "$out/venv/bin/python" -c 'import site; print(site.getsitepackages()[0])' >"$("$out/venv-ray/bin/python" -c 'import site; print(site.getsitepackages()[0])')/tests.pth"
+  beside_tests "$out/venv-ray"
   echo "$want" >"$out/venv-ray/.version"
+}
+
+# Debian's torch is the one without CUDA's libraries, which PyPI's needs to be imported (3 GB); it belongs to Debian's Python.
+fetch_apps() {
+  local want python=/usr/bin/python3 minor='import sys; print(*sys.version_info[:2], sep=".")'
+  apt_need python3-torch
+  [ "$($python -c "$minor")" = "$("$out/venv/bin/python" -c "$minor")" ] ||
+    die "build/deps/venv was made by another Python than $python, which torch belongs to: remove it and run this with /usr/bin first on the path"
+  want=$(cat "$here/requirements-test.txt" "$here/requirements-apps.txt" | sha256sum | cut -d' ' -f1)
+  if [ "$(cat "$out/venv-apps/.version" 2>/dev/null)" = "$want" ]; then return 0; fi
+  say "a notebook's kernel"
+  rm -rf "$out/venv-apps"
+  $python -m venv --system-site-packages "$out/venv-apps"
+  try "$out/venv-apps/bin/pip" install --quiet --no-cache-dir --ignore-installed --require-hashes -r "$here/requirements-apps.txt"
+  beside_tests "$out/venv-apps"
+  echo "$want" >"$out/venv-apps/.version"
+}
+
+beside_tests() { # venv: it sees the packages of the tests' venv, behind its own
+  local folder='import sysconfig; print(sysconfig.get_paths()["purelib"])'
+  "$out/venv/bin/python" -c "$folder" >"$("$1/bin/python" -c "$folder")/tests.pth"
 }
 
 # shellcheck disable=SC2086
 case $what in
+  apps) fetch_python; fetch_apps ;;
   ray) fetch_python; fetch_ray ;;
   build) apt_need $apt_build; fetch_duckdb; fetch_nanoarrow ;;
   test) apt_need $apt_build $apt_test; fetch_duckdb; fetch_nanoarrow; fetch_python; fetch_models ;;
   models) fetch_python; fetch_models ;;
-  *) die "usage: deps/fetch.sh build|test|ray|models" ;;
+  *) die "usage: deps/fetch.sh build|test|ray|apps|models" ;;
 esac

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results in other libraries, through the Arrow C stream: pandas, polars, pyarrow, DuckDB, numpy; their types; memory; threads. A result is
-made once by brant and once by DuckDB itself, and what the library has of both is compared."""
+"""Results in other libraries, through the Arrow C stream: pandas, polars, pyarrow, DuckDB, numpy (torch: tests/python_apps); their types; memory; threads.
+A result is made once by brant and once by DuckDB itself, and what the library has of both is compared."""
 import datetime
 import decimal
 import gc
@@ -190,21 +190,6 @@ def test_numpy(engine):
     i = batch.column(0).to_numpy(zero_copy_only=True)
     assert i.dtype == numpy.int64 and numpy.array_equal(i, numpy.arange(5000))
     assert numpy.array_equal(batch.column(1).to_numpy(), numpy.arange(5000) / 4)
-
-
-def test_an_iterable_of_rows_for_training(engine):
-    """What a DataLoader over an IterableDataset does: iterate batches of arrays, again in each epoch."""
-    class Rows:
-        def __iter__(self):
-            for batch in engine.execute("select i, i * 2 as y from range(20000) t(i)").batches():
-                yield batch.column(0).to_numpy(), batch.column(1).to_numpy()
-
-    for _ in range(2):
-        n = 0
-        for x, y in Rows():
-            assert numpy.array_equal(y, x * 2)
-            n += len(x)
-        assert n == 20000
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow", "pydict"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The progress while a result is read: seen on a terminal and in a notebook, nowhere else; and brant.init."""
+"""The progress while a result is read: seen on a terminal, nowhere else (notebooks: tests/python_apps); and brant.init."""
 import io
 import os
 import pty
@@ -93,29 +93,6 @@ def test_a_terminal_that_went_away_fails_no_query():
         f.close()
     except OSError:
         pass
-
-
-def test_in_a_notebook_an_output_is_updated_and_emptied(monkeypatch, session):
-    shown = []
-
-    class Handle:
-        def update(self, what):
-            shown.append(what)
-
-    def display(what, display_id):
-        shown.append(what)
-        return Handle()
-
-    ipython = types.ModuleType("IPython")
-    ipython.get_ipython = lambda: types.SimpleNamespace(kernel=object())
-    ipython.display = types.ModuleType("IPython.display")
-    ipython.display.HTML, ipython.display.display = str, display
-    monkeypatch.setitem(sys.modules, "IPython", ipython)
-    monkeypatch.setitem(sys.modules, "IPython.display", ipython.display)
-    monkeypatch.setattr(progress, "FIRST_S", 0.01)
-    monkeypatch.setattr(progress, "NOTEBOOK_REDRAW_S", 0.01)
-    assert session.execute(SLOW).arrow().num_rows == 1
-    assert len(shown) >= 2 and "<progress" in shown[0] and shown[-1] == ""
 
 
 def test_batches_are_quiet_between(monkeypatch):
