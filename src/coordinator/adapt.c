@@ -3,6 +3,7 @@
  * A stage is planned again before it starts, by what its inputs turned out to be: how many tasks, and which partitions and map outputs
  * each of them reads.
  *   nothing    a run-time filter without keys lets no row pass: no task
+ *   fewer      splits that have no value in the range of a filter's keys are not read
  *   coalesced  small partitions that follow each other go to one task, the same ones of all inputs
  *   split      a partition much larger than a slot's share is read by several tasks, each some map outputs of one side and all of the others
  *
@@ -71,12 +72,11 @@ static void follow(br_query *q) {
 
 /* ---- nothing to do */
 
-/* Can it come out otherwise when it is made again? */
-static bool by_chance(const br_query *q, uint32_t stage) {
+bool br_query_by_chance(const br_query *q, uint32_t stage) {
   const br_stage *s = q->runs[stage].plan;
   if (s->indeterminate) return true;
   for (size_t i = 0; i < s->n_inputs; i++)
-    if (by_chance(q, s->inputs[i].producer)) return true;
+    if (br_query_by_chance(q, s->inputs[i].producer)) return true;
   return false;
 }
 
@@ -84,12 +84,19 @@ static bool let_none_pass(br_query *q, br_stage_run *r) {
   if (r->plan->rule == BR_TASKS_FORWARD) return false; /* as many tasks as what it reads */
   for (size_t i = 0; i < r->plan->n_inputs; i++) {
     const br_stage_input *in = &r->plan->inputs[i];
-    if (in->kind != BR_EX_FILTER || q->runs[in->producer].rows_out > 0 || by_chance(q, in->producer)) continue;
+    if (in->kind != BR_EX_FILTER || q->runs[in->producer].rows_out > 0 || br_query_by_chance(q, in->producer)) continue;
     say(r, "no rows: stage %u has no keys that they could meet", in->producer);
     set_tasks(q, r, 0);
     return true;
   }
   return false;
+}
+
+static void leave_splits_out(br_query *q, br_stage_run *r) {
+  uint32_t before = r->n_tasks, n = br_filter_splits(q, r);
+  if (n == before) return;
+  say(r, "%u of %u splits: no keys that the others could meet", n, before);
+  set_tasks(q, r, n);
 }
 
 /* ---- slices */
@@ -250,6 +257,9 @@ static void plan_slices(br_query *q, br_stage_run *r) {
 
 void br_query_adapt(br_query *q, uint32_t stage) {
   br_stage_run *r = &q->runs[stage];
-  if (!let_none_pass(q, r)) plan_slices(q, r);
+  if (!let_none_pass(q, r)) {
+    leave_splits_out(q, r);
+    plan_slices(q, r);
+  }
   follow(q);
 }

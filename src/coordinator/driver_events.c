@@ -85,6 +85,7 @@ static void count_done(br_driver *d, br_query *q, const br_attempt_id *id, const
   r->cpu_us += s->cpu_us;
   r->spill_bytes += s->spill_bytes;
   count_steps(r, s);
+  br_filter_count(r, s); /* also of a task that runs again: what is made again by chance may lie elsewhere */
   if (s->peak_memory_bytes > r->peak_memory_bytes) r->peak_memory_bytes = s->peak_memory_bytes;
   t->why = BR_AGAIN_NOT;
   if (!t->done) { /* a task that runs again makes the same rows: counted once */

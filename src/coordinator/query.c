@@ -40,11 +40,13 @@ static void free_run(br_stage_run *r) {
     free(r->datasets[i].cuts);
   }
   free(r->datasets);
+  br_filter_facts_free(r);
   free_strings(r->split_sql, r->n_tasks);
   free_strings(r->whole_sql, r->plan ? r->plan->n_scans : 0);
   free(r->tasks);
   free(r->partition_rows);
   free(r->partition_bytes);
+  free(r->ranges);
   free(r->slices);
   free(r->adapted);
   free(r->steps);
@@ -106,6 +108,7 @@ br_status br_query_count_tasks(br_query *q, br_error *err) {
     r->tasks = br_calloc(n, sizeof *r->tasks);
     r->partition_rows = br_calloc(r->plan->partitions ? r->plan->partitions : 1, sizeof *r->partition_rows);
     r->partition_bytes = br_calloc(r->plan->partitions ? r->plan->partitions : 1, sizeof *r->partition_bytes);
+    r->ranges = br_calloc(r->plan->n_ranged + 1, sizeof *r->ranges);
   }
   br_stage_run *last = &q->runs[q->n_runs - 1];
   q->n_results = last->n_tasks;

@@ -56,20 +56,35 @@ typedef struct br_slice {
   uint32_t map_first, map_last; /* of that side's inputs, one after the other */
 } br_slice;
 
+/* The range of an output column, of all attempts that told one. */
+typedef struct br_key_range {
+  bool any, unknown; /* any false: there is no value that is not NULL */
+  int64_t least, greatest;
+} br_key_range;
+
+/* What footers say of a stage's splits, for each key of its filters that is a column of the split scan (filters.c has their order). */
+typedef struct br_split_facts {
+  uint64_t rows;
+  br_range *keys;
+} br_split_facts;
+
 typedef struct br_stage_run {
   const br_stage *plan;
   uint32_t n_tasks;
-  char **split_sql;          /* [n_tasks] for BR_TASKS_SPLITS: source text of each task's split */
-  char **whole_sql;          /* [plan->n_scans]: source text of scans that are read whole, NULL for the split one */
-  uint64_t split_rows;       /* of all splits */
-  br_dataset_scan *datasets; /* [plan->n_scans] */
-  br_task_run *tasks;        /* [n_tasks] */
-  uint64_t *partition_rows;  /* [partitions] exact rows of the output */
-  uint64_t *partition_bytes; /* [partitions] as stored, within a tenth */
-  br_slice *slices;          /* [n_tasks]; NULL: task i reads partition i */
-  char *adapted;             /* for people: what was changed before it started; NULL: nothing */
-  br_step_run *steps;        /* [plan->n_steps]; NULL: nothing was measured yet */
-  uint32_t started, done;    /* started: attempts */
+  char **split_sql;            /* [n_tasks] for BR_TASKS_SPLITS: source text of each task's split */
+  char **whole_sql;            /* [plan->n_scans]: source text of scans that are read whole, NULL for the split one */
+  uint64_t split_rows;         /* of all splits */
+  br_split_facts *split_facts; /* [n_tasks]; NULL: nothing is known */
+  br_range *split_ranges;      /* all that their `keys` point to */
+  br_dataset_scan *datasets;   /* [plan->n_scans] */
+  br_task_run *tasks;          /* [n_tasks] */
+  uint64_t *partition_rows;    /* [partitions] exact rows of the output */
+  uint64_t *partition_bytes;   /* [partitions] as stored, within a tenth */
+  br_key_range *ranges;        /* [plan->n_ranged] */
+  br_slice *slices;            /* [n_tasks]; NULL: task i reads partition i */
+  char *adapted;               /* for people: what was changed before it started; NULL: nothing */
+  br_step_run *steps;          /* [plan->n_steps]; NULL: nothing was measured yet */
+  uint32_t started, done;      /* started: attempts */
   uint32_t retries, seconds, cancelled, outputs_lost,
       made_again; /* attempts, and outputs that died while needed or not */
   uint64_t rows_in, bytes_in, rows_out, bytes_out, remote_bytes, cpu_us, spill_bytes, wall_us, peak_memory_bytes;
@@ -152,9 +167,27 @@ bool br_query_adapts(const br_query *q, uint32_t stage);
 /* All that the stage reads is committed and it has not started: its tasks, and those of what depends on it, by true sizes. */
 void br_query_adapt(br_query *q, uint32_t stage);
 
+/* ---- adapt.c again: can the stage's rows come out otherwise when they are made again? */
+bool br_query_by_chance(const br_query *q, uint32_t stage);
+
+/* ---- filters.c: run-time filters, with the true sizes and ranges of their keys. With the query's lock, but for the first. */
+/* Planning: what the footers say of the splits of a Parquet scan. */
+BR_MUST_USE br_status br_filter_facts(br_session *db, br_stage_run *r, br_snapshot *snap, const br_split *splits,
+                                      size_t n, br_error *err);
+void br_filter_facts_free(br_stage_run *r);
+void br_filter_count(br_stage_run *r, const Brant__Pb__TaskStats *s);                    /* an attempt is done */
+bool br_filter_pays(const br_query *q, const br_stage_run *r, const br_stage_input *in); /* FILTER: is it read? */
+/* A text of the stage with what of its filters pays for this task. */
+char *br_filter_text(const br_query *q, const br_stage_run *r, uint32_t task, char *sql, br_arena *arena);
+/* Splits without any value that a filter's keys have go behind the others: how many are left. */
+uint32_t br_filter_splits(const br_query *q, br_stage_run *r);
+
 /* ---- tasks.c: the message for one attempt. Allocated in the arena. table_version(arg, stage) names the output table. */
 typedef uint32_t (*br_version_fn)(void *arg, uint32_t stage);
-bool br_task_filter_pays(const br_query *q, const br_stage_run *r, const br_stage_input *in); /* FILTER: is it read? */
+/* All of it is there, as it was measured. */
+bool br_stage_is_measured(const br_stage_run *r);
+/* As measured, or, while it runs (eager), as estimated. */
+uint64_t br_stage_rows(const br_stage_run *r);
 Brant__Pb__Task *br_task_message(br_query *q, const br_attempt_id *id, br_version_fn version, void *arg,
                                  br_arena *arena);
 /* The task in this many passes over parts of its keys, if its stage may be split so. */

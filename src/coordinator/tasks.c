@@ -6,8 +6,6 @@
 #include "coordinator/dataset.h"
 #include "coordinator/query.h"
 
-#define FILTER_ROWS_A_KEY 4 /* a filter must have four rows to look at for each key that it reads */
-
 static char *replace_token(br_arena *arena, const char *sql, const char *token, const char *with) {
   br_buf b = {0};
   size_t n = strlen(token);
@@ -27,34 +25,23 @@ static char *replace_token(br_arena *arena, const char *sql, const char *token, 
 }
 
 /* All tasks of the stage have committed, and what was measured then still holds: chance makes other rows when it runs again. */
-static bool is_measured(const br_stage_run *r) {
+bool br_stage_is_measured(const br_stage_run *r) {
   return r->done == r->n_tasks && !(r->plan->indeterminate && r->made_again + r->seconds > 0);
 }
 
 /* Rows that a stage gives: as measured, or, while it runs (eager), as estimated, at least what is there. */
-static uint64_t stage_rows(const br_stage_run *r) {
-  if (is_measured(r) || !(r->plan->rows > (double)r->rows_out)) return r->rows_out;
+uint64_t br_stage_rows(const br_stage_run *r) {
+  if (br_stage_is_measured(r) || !(r->plan->rows > (double)r->rows_out)) return r->rows_out;
   return r->plan->rows < 1e18 ? (uint64_t)r->plan->rows : r->rows_out;
 }
 
-/* Does it pay to read the keys of a join's other side to drop rows before they move? With the true sizes of both. */
-bool br_task_filter_pays(const br_query *q, const br_stage_run *r, const br_stage_input *in) {
-  const br_stage_run *keys = &q->runs[in->producer];
-  uint64_t rows = r->split_rows;
-  for (size_t i = 0; i < r->plan->n_inputs; i++)
-    if (r->plan->inputs[i].kind != BR_EX_FILTER) rows += stage_rows(&q->runs[r->plan->inputs[i].producer]);
-  return keys->bytes_out <= q->filter_bytes && keys->rows_out <= rows / FILTER_ROWS_A_KEY;
-}
-
 static bool input_used(const br_query *q, const br_stage_run *r, const br_stage_input *in) {
-  return in->kind != BR_EX_FILTER || br_task_filter_pays(q, r, in);
+  return in->kind != BR_EX_FILTER || br_filter_pays(q, r, in);
 }
 
 /* A text of the stage, as this task runs it. */
 static char *task_text(const br_query *q, const br_stage_run *r, uint32_t task, const char *text, br_arena *arena) {
-  char *sql = br_arena_strdup(arena, text);
-  for (size_t i = 0; i < r->plan->n_inputs; i++)
-    if (!input_used(q, r, &r->plan->inputs[i])) sql = br_stage_without_filter(arena, sql, (uint32_t)i);
+  char *sql = br_filter_text(q, r, task, br_arena_strdup(arena, text), arena);
   for (size_t i = 0; i < r->plan->n_scans; i++) {
     const char *with = (int)i == r->plan->split_scan ? r->split_sql[task] : r->whole_sql[i];
     sql = replace_token(arena, sql, r->plan->scans[i].token, with);
@@ -195,7 +182,7 @@ static bool part_of_both(const br_stage_run *p, const Brant__Pb__PartitionRef *r
 static bool rows_known(const br_query *q, const Brant__Pb__PartitionRef *ref) {
   const br_stage_run *p = &q->runs[ref->stage];
   if (part_of_both(p, ref)) return false;
-  if (p->done == p->n_tasks || p->plan->indeterminate) return is_measured(p);
+  if (p->done == p->n_tasks || p->plan->indeterminate) return br_stage_is_measured(p);
   for (uint32_t m = ref->map_first; m < ref->map_last; m++)
     if (!p->tasks[m].done) return false;
   return true; /* also of none */
@@ -216,14 +203,14 @@ static uint64_t input_rows(const br_query *q, const Brant__Pb__PartitionRef *ref
 static uint64_t guessed_rows(const br_query *q, const Brant__Pb__PartitionRef *ref) {
   const br_stage_run *p = &q->runs[ref->stage];
   double partitions = p->plan->partitions ? p->plan->partitions : 1, part = 0, maps = 0;
-  if (is_measured(p) && p->rows_out > 0) {
+  if (br_stage_is_measured(p) && p->rows_out > 0) {
     for (uint32_t i = ref->first; i < ref->last; i++) part += (double)p->partition_rows[i];
     for (uint32_t m = ref->map_first; m < ref->map_last; m++) maps += (double)p->tasks[m].rows_out;
     return (uint64_t)(part * maps / (double)p->rows_out);
   }
   if (p->n_tasks == 0) return 0;
-  return (uint64_t)((double)stage_rows(p) * (ref->last - ref->first) / partitions * (ref->map_last - ref->map_first) /
-                    p->n_tasks);
+  return (uint64_t)((double)br_stage_rows(p) * (ref->last - ref->first) / partitions *
+                    (ref->map_last - ref->map_first) / p->n_tasks);
 }
 
 static Brant__Pb__TaskInput *make_input(br_query *q, const br_stage *s, const br_stage_input *in, uint32_t task,
@@ -258,6 +245,8 @@ static Brant__Pb__TaskOutput *make_output(const br_query *q, const br_stage *s, 
   out->codec = (char *)(uintptr_t)q->codec;
   out->result = s->output == BR_EX_RESULT;
   out->batch_rows = s->batch_rows;
+  out->ranged = (uint32_t *)(uintptr_t)s->ranged;
+  out->n_ranged = s->n_ranged;
   out->publish = q->eager && !out->result;
   if (q->shared_dir != NULL) out->shared_dir = q->shared_dir;
   return out;

@@ -72,6 +72,31 @@ br_run_input br_einput_bind(br_einput *in);
 void br_einput_stop(void *arg);
 void br_einputs_close(br_etask *t);
 
+/* ---- ranges.c: least and greatest values of output columns. */
+typedef struct br_eranges_one {
+  bool any;
+  int64_t least, greatest;
+} br_eranges_one;
+typedef void (*br_eranges_see)(const br_vec *v, uint32_t rows, br_eranges_one *r);
+typedef struct br_eranges_column {
+  uint32_t column;
+  br_eranges_see see;
+} br_eranges_column;
+typedef struct br_eranges {
+  br_eranges_column *columns; /* NULL: not open */
+  br_eranges_one *all;
+  size_t n;
+  pthread_mutex_t lock; /* all */
+} br_eranges;
+void br_eranges_open(br_eranges *r, const Brant__Pb__TaskOutput *o);
+br_eranges_one *br_eranges_new(const br_eranges *r); /* of a thread; NULL: nothing is asked for */
+void br_eranges_look(const br_eranges *r, br_eranges_one *own, const br_vec *columns, uint32_t n_columns,
+                     uint32_t rows);
+void br_eranges_end(br_eranges *r, br_eranges_one *own);
+void br_eranges_tell(const br_eranges *r, Brant__Pb__TaskStats *s);
+void br_eranges_told(Brant__Pb__TaskStats *s);
+void br_eranges_close(br_eranges *r);
+
 /* ---- sink.c: rows of the SQL into a map output. */
 typedef struct br_esink {
   br_etask *task;
@@ -81,6 +106,7 @@ typedef struct br_esink {
   uint32_t *bound_bytes;
   uint32_t n_bounds;
   br_buf bound_data;
+  br_eranges ranges;
   atomic_uint_fast64_t rows;
 } br_esink;
 void br_esink_bind(br_esink *s, br_run_sink *out);

@@ -17,6 +17,7 @@ br_status br_esink_prepare(br_esink *s, br_error *err) {
   if (o->kind == BRANT__PB__PARTITION_KIND__PART_RANGE && o->partitions > 1 && !s->bounds) {
     return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "a task with a range exchange came without a bounds input");
   }
+  br_eranges_open(&s->ranges, o);
   return br_session_schema(t->session, (const char *const *)o->types, NULL, o->n_types, &s->schema, err);
 }
 
@@ -95,29 +96,52 @@ done:
   return status;
 }
 
+/* Of a writing thread. */
+typedef struct sink_thread {
+  void *writer;
+  br_eranges_one *ranges; /* NULL: none are asked for */
+} sink_thread;
+
 static br_status sink_begin(void *arg, void **state, br_error *err) {
   br_esink *s = arg;
-  return br_writer_thread(s->writer, state, err);
+  sink_thread *t = br_calloc(1, sizeof *t);
+  br_status status = br_writer_thread(s->writer, &t->writer, err);
+  if (status == BR_OK) {
+    t->ranges = br_eranges_new(&s->ranges);
+    *state = t;
+  } else {
+    free(t);
+  }
+  return status;
 }
 
 static br_status sink_write(void *arg, void *state, const br_vec *columns, uint32_t n_columns, uint32_t rows,
                             br_error *err) {
   br_esink *s = arg;
+  sink_thread *t = state;
   if (atomic_load_explicit(&s->task->cancelled, memory_order_relaxed))
     return br_fail(err, BR_CANCELLED, BR_BLAME_TASK, "the task was cancelled");
-  BR_TRY(br_writer_write(s->writer, state, columns, n_columns, rows, err));
+  if (t->ranges) br_eranges_look(&s->ranges, t->ranges, columns, n_columns, rows);
+  BR_TRY(br_writer_write(s->writer, t->writer, columns, n_columns, rows, err));
   atomic_fetch_add_explicit(&s->rows, rows, memory_order_relaxed);
   return BR_OK;
 }
 
 static br_status sink_end(void *arg, void *state, br_error *err) {
   br_esink *s = arg;
-  return br_writer_thread_end(s->writer, state, err);
+  sink_thread *t = state;
+  br_status status = br_writer_thread_end(s->writer, t->writer, err);
+  if (t->ranges) br_eranges_end(&s->ranges, t->ranges);
+  free(t);
+  return status;
 }
 
 static void sink_abandon(void *arg, void *state) {
   br_esink *s = arg;
-  br_writer_thread_abandon(s->writer, state);
+  sink_thread *t = state;
+  br_writer_thread_abandon(s->writer, t->writer);
+  free(t->ranges);
+  free(t);
 }
 
 void br_esink_bind(br_esink *s, br_run_sink *out) {
@@ -150,5 +174,6 @@ void br_esink_close(br_esink *s) {
   free(s->bounds);
   free(s->bound_bytes);
   br_buf_free(&s->bound_data);
+  br_eranges_close(&s->ranges);
   s->schema = NULL, s->bounds = NULL, s->bound_bytes = NULL;
 }

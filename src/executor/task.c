@@ -128,6 +128,7 @@ static void send_done(br_etask *t, const br_run_stats *run, const br_map_output 
   s.peak_memory_bytes = run->peak_memory_bytes;
   if (run->profile_json) s.profile_json = run->profile_json;
   br_esteps_stats(t, &s);
+  br_eranges_tell(&t->sink.ranges, &s);
   s.n_partition_log_bytes = s.n_partition_rows = partitions;
   s.partition_log_bytes = br_calloc(partitions, sizeof *s.partition_log_bytes);
   for (uint32_t i = 0; i < partitions; i++) s.partition_log_bytes[i] = log_bytes(o->partition_bytes[i]);
@@ -141,6 +142,7 @@ static void send_done(br_etask *t, const br_run_stats *run, const br_map_output 
   e.what_case = BRANT__PB__EXECUTOR_EVENT__WHAT_DONE;
   e.done = &done;
   br_executor_send(t->x, &e, &o->fd, o->fd >= 0 ? 1 : 0); /* none: a file that has its place */
+  br_eranges_told(&s);
   free(s.partition_log_bytes);
 }
 

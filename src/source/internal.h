@@ -13,8 +13,15 @@
 #include <string.h>
 
 /* A file with its footer; shared by the cache and snapshots. */
+typedef struct column_ranges {
+  struct column_ranges *next;
+  const char *column;
+  br_range_kind kind;
+  const br_range *groups; /* [file.n_groups]; NULL: nothing is known */
+} column_ranges;
 typedef struct footer {
   br_file file;
+  column_ranges *ranges; /* those that somebody asked for; the user of the cache alone */
   _Atomic int refs;
   br_arena *mem;
 } footer;
@@ -64,6 +71,8 @@ typedef struct br_text_dialect {
 BR_MUST_USE br_status br_text_cuts(const char *path, uint64_t size, uint64_t target, const br_text_dialect *d,
                                    uint64_t **cuts, size_t *n, br_error *err);
 
+/* The name under which DuckDB reports a path: without file://. */
+const char *br_reported_name(const char *path);
 bool br_path_is_local(const char *path);
 /* ['a', 'b'] */
 void br_sql_path(const char *path, br_buf *out);                    /* 'path' as this one file */

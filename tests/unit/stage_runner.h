@@ -18,11 +18,13 @@ typedef struct sr_run {
   duckdb_connection c;
   const br_stages *s;
   uint32_t tasks[SR_MAX_STAGES];
-  char *why;       /* the first failure */
-  uint32_t passes; /* stages that can run in this many; 0, 1: none does */
+  char *why;        /* the first failure */
+  uint32_t passes;  /* stages that can run in this many; 0, 1: none does */
+  bool ranges_only; /* of run-time filters: not the keys themselves */
 } sr_run;
 
 static size_t sr_split_tasks; /* how many ran in passes */
+static size_t sr_ranges;      /* how many conditions on ranges of filter keys there were */
 
 /* docs/one-task.md, when a test loaded it: each reason must stand there. */
 static const char *sr_reasons;
@@ -177,9 +179,44 @@ static inline const br_stage_scan *sr_token_at(const br_stage *s, const char *at
   return NULL;
 }
 
+/* "t.c0 BETWEEN 1 AND 9": what the producer's tables hold; NULL: no key of the filter has a range. */
+static inline const char *sr_range(sr_run *r, br_arena *arena, const br_stage_input *in) {
+  const br_stage *p = &r->s->stages[in->producer];
+  const char *all = NULL;
+  for (size_t k = 0; k < in->n_ranges; k++) {
+    const br_filter_key *key = &in->ranges[k];
+    bool told = false;
+    br_buf q = {0};
+    rt_rows rows = {0};
+    char *why = NULL;
+    for (size_t i = 0; i < p->n_ranged; i++) told = told || p->ranged[i] == key->column;
+    if (!told) sr_fail(r, "stage %u does not tell the range of c%u", p->id, key->column);
+    br_buf_printf(
+        &q,
+        "SELECT coalesce('BETWEEN CAST(''' || min(c%u) || ''' AS %s) AND CAST(''' || max(c%u) || ''' AS %s)', "
+        "'IS NULL AND false') FROM ",
+        key->column, key->type, key->column, key->type);
+    sr_read(r, &q, p, -1, -1, false);
+    if (!rt_column(r->c, br_buf_cstr(&q), 0, &rows, &why) || !rows.n)
+      sr_fail(r, "%s\n   in: %s", why ? why : "no row", br_buf_cstr(&q));
+    else
+      all = br_arena_printf(arena, "%s%s%s %s", all ? all : "", all ? " AND " : "", key->text, rows.v[0]);
+    sr_ranges++;
+    free(why);
+    rt_rows_free(&rows);
+    br_buf_free(&q);
+  }
+  return all;
+}
+
 static inline void sr_task_text(sr_run *r, const br_stage *s, uint32_t task, br_buf *b) {
   br_arena *arena = br_arena_new();
   const char *sql = br_stage_task_sql(arena, s->sql, task, r->tasks[s->id]);
+  for (uint32_t i = 0; i < s->n_inputs; i++) {
+    if (s->inputs[i].kind != BR_EX_FILTER) continue;
+    sql = br_stage_with_range(arena, sql, i, sr_range(r, arena, &s->inputs[i]));
+    if (r->ranges_only) sql = br_stage_without_filter(arena, sql, i);
+  }
   for (const char *p = sql; *p;) {
     const br_stage_scan *scan = sr_token_at(s, p);
     if (*p == '\'' || *p == '"') {
@@ -342,6 +379,7 @@ typedef struct sr_config {
   const char *name;
   br_distribute_options o;
   uint32_t passes;
+  bool ranges_only;
 } sr_config;
 
 static const sr_config sr_configs[] = {
@@ -367,7 +405,8 @@ static const sr_config sr_configs[] = {
            .sort_one_task_rows = 0,
            .two_step_aggregate = false,
            .run_time_filters = true},
-     .passes = 3},
+     .passes = 3,
+     .ranges_only = true},
 };
 #define SR_N_CONFIGS (sizeof sr_configs / sizeof *sr_configs)
 
@@ -428,7 +467,7 @@ static inline bool sr_check_config(duckdb_connection c, const sr_case *t, const 
   char *why = NULL, *shape = NULL;
   bool ok;
   if (br_distribute(plan, &cfg->o, &s, &err) != BR_OK) return sr_say(t, cfg, NULL, err.message);
-  sr_run r = {.c = c, .s = s, .passes = cfg->passes};
+  sr_run r = {.c = c, .s = s, .passes = cfg->passes, .ranges_only = cfg->ranges_only};
   shape = sr_shape(s);
   if (getenv("BRANT_SHAPES")) fprintf(stderr, "-- %s: %s\n", cfg->name, shape);
   if (getenv("BRANT_STAGES_ALL")) sr_print(s);

@@ -147,7 +147,7 @@ static void queries(void **state) {
   sr_reasons = NULL;
   fprintf(stderr, "%zu queries, %zu shapes, %zu failed\n", count, shapes, failed);
   assert_int_equal(failed, 0);
-  if (!only && !other) assert_true(count >= 150 && shapes >= 30 && sr_split_tasks >= 100);
+  if (!only && !other) assert_true(count >= 150 && shapes >= 30 && sr_split_tasks >= 100 && sr_ranges >= 100);
 }
 
 /* ---- single plans */
@@ -284,6 +284,83 @@ static void filters_where_rows_may_go(void **state) {
   }
 }
 
+/* Filter keys whose range is told: of what type, and which scanned column they are. */
+static void ranges_of_filter_keys(void **state) {
+  fixture *f = *state;
+  static const struct {
+    const char *from, *type, *source; /* of the first key; type NULL: none has a range. source NULL: none */
+  } cases[] = {
+      {"P a JOIN F b ON a.id = b.id", "BIGINT", "id"},
+      {"P a JOIN F b ON a.small = b.id", "BIGINT", "small"},
+      {"P a JOIN F b ON a.id = b.big", "BIGINT", "id"},
+      {"P a JOIN F b ON a.day = b.day", "DATE", "day"},
+      {"P a JOIN F b ON a.at = b.at", "TIMESTAMP", "at"},
+      {"P a JOIN F b ON a.zoned = b.zoned", "TIMESTAMP WITH TIME ZONE", "zoned"},
+      {"P a JOIN F b ON a.name = b.name", NULL, NULL},
+      {"P a JOIN F b ON a.x = b.x", NULL, NULL},
+      {"P a JOIN F b ON a.e = b.e", NULL, NULL},
+      {"P a JOIN F b ON a.huge = b.huge", NULL, NULL},
+      {"P a JOIN F b ON a.e = b.id", NULL, NULL},
+      {"P a JOIN F b ON a.id + 1 = b.id", NULL, NULL},
+      {"(SELECT x, id AS i FROM P WHERE small > 3) a JOIN F b ON a.i = b.id", "BIGINT", "id"},
+      {"(SELECT id + 1 AS id FROM P) a JOIN F b ON a.id = b.id", "BIGINT", NULL},
+      {"(SELECT id FROM P UNION ALL SELECT big FROM P) a JOIN F b ON a.id = b.id", "BIGINT", NULL},
+      {"(SELECT DISTINCT id FROM P) a JOIN F b ON a.id = b.id", NULL, NULL},
+      {"(SELECT id, count(*) OVER (PARTITION BY small) AS n FROM P) a JOIN F b ON a.id = b.id", "BIGINT", NULL},
+      {"(FROM P LIMIT 900) a JOIN F b ON a.id = b.id", "BIGINT", NULL}};
+  must(f->c,
+       "CREATE OR REPLACE TABLE wide AS SELECT i::INTEGER AS id, (i % 100)::TINYINT AS small, i AS big, DATE "
+       "'2000-01-01' + "
+       "i::INTEGER AS day, TIMESTAMP '2000-01-01' + INTERVAL (i) HOUR AS at, TIMESTAMPTZ '2000-01-01 00:00:00+00' AS "
+       "zoned, "
+       "'n' || i AS name, i / 3.0::DOUBLE AS x, i::DECIMAL(9,2) AS e, i::HUGEINT AS huge FROM range(1000) t(i)");
+  char *copy = br_asprintf("COPY wide TO '%s/wide.parquet'", f->dir);
+  must(f->c, copy);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    br_buf sql = {0};
+    br_buf_str(&sql, "SELECT * FROM ");
+    for (const char *p = cases[i].from; *p; p++) {
+      bool file = (*p == 'P' || *p == 'F') && p[1] && strchr(" )", p[1]) && (p == cases[i].from || strchr(" (", p[-1]));
+      if (file && *p == 'F' && !strncmp(p, "F b", 3))
+        br_buf_printf(&sql, "(FROM '%s/wide.parquet' WHERE x < 9)", f->dir);
+      else if (file)
+        br_buf_printf(&sql, "'%s/wide.parquet'", f->dir);
+      else
+        br_buf_char(&sql, *p);
+    }
+    br_stages *s = cut(f, br_buf_cstr(&sql), &sr_configs[0].o);
+    const br_filter_key *key = NULL;
+    for (size_t k = 0; k < s->n_stages; k++)
+      for (size_t in = 0; in < s->stages[k].n_inputs; in++)
+        if (s->stages[k].inputs[in].n_ranges) key = s->stages[k].inputs[in].ranges;
+    bool right = (key != NULL) == (cases[i].type != NULL);
+    if (key && right) right = !strcmp(key->type, cases[i].type) && (key->source != NULL) == (cases[i].source != NULL);
+    if (key && right && key->source) right = !strcmp(key->source, cases[i].source);
+    if (!right) {
+      sr_print(s);
+      fail_msg("%s: %s, %s", cases[i].from, key ? key->type : "no range",
+               key && key->source ? key->source : "no source");
+    }
+    br_stages_free(s);
+    br_buf_free(&sql);
+  }
+  free(copy);
+}
+
+static void a_range_takes_its_place(void **state) {
+  (void)state;
+  br_arena *a = br_arena_new();
+  const char *sql =
+      "SELECT t.* FROM x t /* filter 1: */ SEMI JOIN input(1) f ON true /* end of filter */ /* range of filter 1 */";
+  char *other = br_stage_renumber_filter(a, sql, 1, 12);
+  assert_string_equal(br_stage_with_range(a, sql, 1, NULL),
+                      "SELECT t.* FROM x t /* filter 1: */ SEMI JOIN input(1) f ON true /* end of filter */ ");
+  assert_string_equal(br_stage_with_range(a, sql, 12, "false"), sql);
+  assert_string_equal(br_stage_without_filter(a, br_stage_with_range(a, other, 12, "t.c0 BETWEEN 1 AND 2"), 12),
+                      "SELECT t.* FROM x t  WHERE t.c0 BETWEEN 1 AND 2");
+  br_arena_free(a);
+}
+
 /* A broadcast build side asks for keys that are not NULL, for DuckDB's Bloom filter: only where a NULL key would find no partner
  * and its row would not show. */
 static void build_sides_ask_for_keys(void **state) {
@@ -418,6 +495,8 @@ int main(void) {
                                      cmocka_unit_test(chance_travels_downstream),
                                      cmocka_unit_test(unread_columns_stay),
                                      cmocka_unit_test(filters_where_rows_may_go),
+                                     cmocka_unit_test(ranges_of_filter_keys),
+                                     cmocka_unit_test(a_range_takes_its_place),
                                      cmocka_unit_test(build_sides_ask_for_keys),
                                      cmocka_unit_test(a_filter_is_cut_out_whole),
                                      cmocka_unit_test(splittable_stages),

@@ -483,3 +483,13 @@ br_status br_scan_of(br_arena *arena, const br_node *get, bool *is_scan, br_scan
   if (*is_scan) describe_limits(get, out);
   return e.status;
 }
+
+const char *br_scan_column(const br_node *get, size_t column) {
+  const json_t *ids = br_j_get(get->json, "projection_ids");
+  size_t at = json_array_size(ids) ? (size_t)br_json_u64(json_array_get(ids, column)) : column;
+  const json_t *index = br_j_at(get->json, "column_indexes", at);
+  uint64_t i = br_json_u64(br_j_get(index, "index"));
+  if (!files_of(get) || !index || virtual_name(i) || br_j_count(index, "child_indexes")) return NULL;
+  const char *name = json_string_value(br_j_at(get->json, "names", (size_t)i));
+  return name && !in_directories(get, name) ? name : NULL;
+}

@@ -335,16 +335,13 @@ static char *renumbered(br_dist *d, const br_open *o, const char *sql) {
   return text;
 }
 
-/* The marks around a FILTER input's text carry its number too. */
+/* The marks around a FILTER input's text carry its number too. By way of numbers that none has: an old one may be another's new one. */
 static const char *renumbered_filters(br_dist *d, const br_open *o, const char *sql) {
-  for (size_t i = 0; i < o->n_inputs; i++) {
-    if (o->inputs[i].kind != BR_EX_FILTER) continue;
-    char *old = br_arena_printf(d->arena, BR_FILTER_BEGIN, o->inputs[i].number);
-    const char *at = strstr(sql, old);
-    if (!at) continue; /* it is in the text of a step */
-    char *now = br_arena_printf(d->arena, BR_FILTER_BEGIN, (uint32_t)i);
-    sql = br_arena_printf(d->arena, "%.*s%s%s", (int)(at - sql), sql, now, at + strlen(old));
-  }
+  for (uint32_t i = 0; i < o->n_inputs; i++)
+    if (o->inputs[i].kind == BR_EX_FILTER)
+      sql = br_stage_renumber_filter(d->arena, sql, o->inputs[i].number, UINT32_MAX - i);
+  for (uint32_t i = 0; i < o->n_inputs; i++)
+    if (o->inputs[i].kind == BR_EX_FILTER) sql = br_stage_renumber_filter(d->arena, sql, UINT32_MAX - i, i);
   return sql;
 }
 

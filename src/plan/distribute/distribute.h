@@ -225,6 +225,10 @@ BR_MUST_USE br_status br_equal_columns(br_dist *d, br_drel *r, int64_t a, int64_
 void br_no_ranges(br_drel *r);
 const char *br_clustering_text(br_dist *d, const br_drel *r);
 
+/* ---- filter.c: `other` reads a hash exchange by the same keys as r will: what went through it may drop rows of r, which are those of
+ * the node `side`, in the stages that make them. own: the keys of r. */
+void br_add_filter(br_dist *d, br_drel *r, const br_node *side, const br_hash_keys *own, const br_drel *other);
+
 /* ---- merge.c: stages that do the same become one; a stage whose rows only pass through to one other becomes part of it */
 bool br_find_twin(br_dist *d, const br_stage *s, uint32_t *id);
 /* The same rows from the same sources, that come out the same each time? */

@@ -265,44 +265,7 @@ static br_status exchange_unless(br_dist *d, br_drel *r, const br_hash_keys *k, 
   return BR_OK;
 }
 
-/* ---- run-time filters: the keys of one side, once its stage has run, drop rows of the other before they are shuffled */
-
-/* The semi join with the stored keys of the other side's producer; NULL: no key is stored. own: in the order of its keys. */
-static const char *filter_text(br_dist *d, const br_hash_keys *own, const br_open *other, uint32_t number) {
-  br_buf names = {0}, on = {0}, not_null = {0};
-  const char *text = NULL;
-  for (size_t i = 0; i < own->n && i < other->n_key_at; i++) {
-    if (other->key_at[i] < 0) continue;
-    br_buf_printf(&names, "%sc%lld AS k%zu", names.len ? ", " : "", (long long)other->key_at[i], i);
-    if (!not_null.len) br_buf_printf(&not_null, "c%lld", (long long)other->key_at[i]); /* as in ask_not_null */
-    br_buf_printf(&on, "%s%s = f.k%zu", on.len ? " AND " : "", own->texts[i], i);
-  }
-  if (names.len)
-    text = br_arena_printf(d->arena,
-                           " " BR_FILTER_BEGIN
-                           " SEMI JOIN (SELECT %s FROM input(%u) WHERE %s IS NOT NULL) f ON %s " BR_FILTER_END,
-                           number, br_buf_cstr(&names), number, br_buf_cstr(&not_null), br_buf_cstr(&on));
-  br_buf_free(&names);
-  br_buf_free(&on);
-  br_buf_free(&not_null);
-  return text;
-}
-
-/* `other` reads a hash exchange by the same keys: give the keys that went through it to every branch of r. */
-static void add_filter(br_dist *d, br_drel *r, const br_hash_keys *own, const br_drel *other) {
-  const br_open *keyed = other->branches[0].open;
-  if (!keyed->n_key_at || !filter_text(d, own, keyed, 0)) return;
-  br_branch *branches = br_arena_alloc(d->arena, r->n_branches * sizeof *branches);
-  for (size_t i = 0; i < r->n_branches; i++) {
-    uint32_t number = br_open_input(d, r->branches[i].open, keyed->key_producer, BR_EX_FILTER, false);
-    branches[i] = r->branches[i];
-    branches[i].sql = br_arena_printf(d->arena, "SELECT t.*\nFROM %s t%s", br_block(d, r->branches[i].sql),
-                                      filter_text(d, own, keyed, number));
-    branches[i].plain_read = -1;
-    br_keep_sides(branches[i].open, r->branches[i].sql, branches[i].sql);
-  }
-  r->branches = branches;
-}
+/* ---- both sides change place */
 
 /* Do rows of that side without a partner go unseen? Then it may be filtered, if by the estimates the other side is not the
  * larger one. What is done is decided with the true sizes. */
@@ -324,22 +287,23 @@ static bool same_exchange(br_dist *d, br_drel *l, br_drel *r, const br_hash_keys
 }
 
 /* The sides that are not hashed already change place. The side whose keys may drop rows of the other goes first. */
-static br_status exchange_sides(br_dist *d, const join_kind *kind, br_drel *l, br_drel *r, const br_hash_keys *lk,
-                                const br_hash_keys *rk, bool left, bool right, bool null_matches, br_error *err) {
-  uint32_t n = left ? br_partitions_of(d, l) : right ? br_partitions_of(d, r) : 0, into = n ? n : d->o->partitions;
+static br_status exchange_sides(br_dist *d, const br_node *n, const join_kind *kind, br_drel *l, br_drel *r,
+                                const br_hash_keys *lk, const br_hash_keys *rk, bool left, bool right,
+                                bool null_matches, br_error *err) {
+  uint32_t as = left ? br_partitions_of(d, l) : right ? br_partitions_of(d, r) : 0, into = as ? as : d->o->partitions;
   bool twins = !left && !right && same_exchange(d, l, r, lk, rk);
   bool share_left = twins || (!left && br_shares_exchange(d, l, lk, into, false));
   bool share_right = twins || (!right && br_shares_exchange(d, r, rk, into, false));
   bool filter_left = !left && !share_left && !null_matches && may_filter(d, kind, true, l, r);
   bool filter_right = !right && !share_right && !filter_left && !null_matches && may_filter(d, kind, false, r, l);
   if (filter_left) {
-    BR_TRY(exchange_unless(d, r, rk, right, n, err));
-    add_filter(d, l, lk, r);
-    return exchange_unless(d, l, lk, left, n, err);
+    BR_TRY(exchange_unless(d, r, rk, right, as, err));
+    br_add_filter(d, l, n->children[0], lk, r);
+    return exchange_unless(d, l, lk, left, as, err);
   }
-  BR_TRY(exchange_unless(d, l, lk, left, n, err));
-  if (filter_right) add_filter(d, r, rk, l);
-  return exchange_unless(d, r, rk, right, n, err);
+  BR_TRY(exchange_unless(d, l, lk, left, as, err));
+  if (filter_right) br_add_filter(d, r, n->children[1], rk, l);
+  return exchange_unless(d, r, rk, right, as, err);
 }
 
 static br_status hash_join(br_dist *d, const br_node *n, const join_kind *kind, br_drel *l, br_drel *r,
@@ -359,7 +323,7 @@ static br_status hash_join(br_dist *d, const br_node *n, const join_kind *kind, 
   if (!left && !right)
     for (size_t i = 0; i < count; i++) order[i] = i;
   br_hash_keys lk = picked(d, &pairs->l, order, count), rk = picked(d, &pairs->r, order, count);
-  BR_TRY(exchange_sides(d, kind, l, r, &lk, &rk, left, right, pairs->null_matches, err));
+  BR_TRY(exchange_sides(d, n, kind, l, r, &lk, &rk, left, right, pairs->null_matches, err));
   br_dkey *lkeys, *rkeys;
   key_columns(d, &lk, &lkeys);
   key_columns(d, &rk, &rkeys);

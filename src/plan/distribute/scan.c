@@ -33,6 +33,7 @@ const char *br_scan_callback(void *arg, const br_node *get, uint32_t number) {
   if (status != BR_OK) keep_error(d, status, &err);
   if (status != BR_OK || !is_scan) return NULL;
   s.number = d->next_number++;
+  s.node = get->id + 1;
   s.token = br_arena_printf(d->arena, "__scan_%u__", s.number);
   br_open_scan(d, d->scanning, s, !d->scanning_whole);
   return s.token;

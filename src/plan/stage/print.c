@@ -34,13 +34,6 @@ static void print_sql(br_buf *out, const char *sql, unsigned depth) {
   }
 }
 
-char *br_stage_without_filter(br_arena *arena, const char *sql, uint32_t input) {
-  char *begin = br_arena_printf(arena, BR_FILTER_BEGIN, input);
-  const char *from = strstr(sql, begin), *to = from ? strstr(from, BR_FILTER_END) : NULL;
-  if (!to) return br_arena_strdup(arena, sql);
-  return br_arena_printf(arena, "%.*s%s", (int)(from - sql), sql, to + strlen(BR_FILTER_END));
-}
-
 static void print_rows(br_buf *out, const br_stage *s) {
   if (s->rows >= 0) br_buf_printf(out, ", about %.0f rows", s->rows);
   if (s->bytes >= 0) br_buf_printf(out, ", %.0f bytes", s->bytes);
@@ -54,7 +47,8 @@ static void print_exchange(br_buf *out, const br_stage *producer, const br_stage
   if (in->ordered) br_buf_str(out, ", in order");
   br_buf_printf(out, " from stage %u", producer->id);
   if (in->kind == BR_EX_FILTER)
-    br_buf_str(out, " (keys of the join's other side, if they turn out few)");
+    br_buf_printf(out, " (keys of the join's other side, if they turn out few%s)",
+                  in->n_ranges ? "; what lies between the least and the greatest" : "");
   else if (producer->why)
     br_buf_printf(out, " (%s)", producer->why);
   br_buf_char(out, '\n');

@@ -35,6 +35,16 @@ typedef struct br_split_key {
   const char *hashed_as; /* SQL type; BIGINT also for narrower integers, which the text casts */
 } br_split_key;
 
+/* A key of a FILTER input. Rows whose value lies outside the producer's least and greatest one find no partner. */
+typedef struct br_filter_key {
+  uint32_t column;  /* of the producer's output: one that it tells the range of */
+  const char *text; /* what of this stage's rows it is compared with, over alias t: a column */
+  const char *type; /* BIGINT for all signed and narrower integers, DATE, TIMESTAMP, TIMESTAMP WITH TIME ZONE */
+  const char *
+      source; /* the column of the split scan that it is, unchanged: a split without such values gives nothing that counts;
+                       * NULL: no such one */
+} br_filter_key;
+
 typedef struct br_stage_input {
   uint32_t number;   /* k of input(k): its index in `inputs` */
   uint32_t producer; /* stage id */
@@ -45,13 +55,16 @@ typedef struct br_stage_input {
                   * the other inputs' same partition, is together what one makes of all of them */
   const br_split_key *keys; /* HASH: of the exchange, in hash order */
   size_t n_keys;
+  const br_filter_key *ranges; /* FILTER: of those keys that have an order which can be told in numbers */
+  size_t n_ranges;
 } br_stage_input;
 
 typedef struct br_stage_scan {
   uint32_t number;   /* the token's number */
   const char *token; /* text in sql that a task replaces by its split's source */
   br_scan scan;
-  double rows; /* estimate after pushed filters */
+  double rows;   /* estimate after pushed filters */
+  uint32_t node; /* id of the plan's node + 1 */
 } br_stage_scan;
 
 /* Users' functions, called between two SQL texts: what the step's SQL gives goes to processes, which append columns, and
@@ -80,6 +93,8 @@ typedef struct br_stage {
                                  * outputs have the partition number (INTEGER), RANGE outputs the sort key (BLOB) */
   const char **types; /* SQL types of the stored output columns; enums are stored as VARCHAR, also in results */
   size_t n_columns;
+  const uint32_t *ranged; /* columns whose least and greatest value readers want to know (filter keys) */
+  size_t n_ranged;
   br_stage_input *inputs;
   size_t n_inputs;
   br_stage_scan *scans;
@@ -133,11 +148,17 @@ json_t *br_stages_json(const br_stages *s);
 const char *br_exchange_name(br_exchange_kind k); /* "HASH" */
 const char *br_task_rule_name(br_task_rule r);    /* "one a split" */
 
-/* In a stage's SQL the text of FILTER input k stands between these two, k behind the first: it may be cut out whole. */
+/* ---- filters.c: in a stage's SQL the text of FILTER input k stands between the first two, k behind the first: it may be cut out
+ * whole. At the third a condition on the range of its keys may be put in. All in the arena. */
 #define BR_FILTER_BEGIN "/* filter %u: */"
 #define BR_FILTER_END "/* end of filter */"
-/* The SQL without the text of that input. In the arena. */
+#define BR_FILTER_RANGE "/* range of filter %u */"
+/* The SQL without the text of that input. */
 char *br_stage_without_filter(br_arena *arena, const char *sql, uint32_t input);
+/* The SQL with the condition there; NULL: with nothing. */
+char *br_stage_with_range(br_arena *arena, const char *sql, uint32_t input, const char *condition);
+/* The same marks with another number. */
+char *br_stage_renumber_filter(br_arena *arena, const char *sql, uint32_t input, uint32_t now);
 
 /* Partition number as SQL over columns cN: `CAST(hash(c0, c1, <seed>) % 16 AS INTEGER)`. One seed for the engine. */
 #define BR_HASH_SEED "7640891576956012809::UBIGINT"
