@@ -80,8 +80,10 @@ static void run_task(br_driver *d, br_query *q, const br_action *a) {
   version_ctx v = {d, q->id};
   uint32_t passes = a->passes > q->least_passes ? a->passes : q->least_passes;
   pthread_mutex_lock(&q->lock);
+  bool enough = br_task_not_needed(q, &a->attempt);
   Brant__Pb__Task *t = br_task_message(q, &a->attempt, table_version, &v, arena);
-  br_task_in_passes(q, t, passes, arena);
+  if (!enough) br_task_in_passes(q, t, passes, arena);
+  q->runs[a->attempt.stage].not_needed += enough;
   t->alone = a->alone;
   const char *why = count_start(q, a);
   pthread_cond_broadcast(&q->changed);
@@ -89,9 +91,9 @@ static void run_task(br_driver *d, br_query *q, const br_action *a) {
   Brant__Pb__Command cmd = BRANT__PB__COMMAND__INIT;
   cmd.what_case = BRANT__PB__COMMAND__WHAT_RUN;
   cmd.run = t;
-  br_events_emit(d->events, "task_assigned", "{" ATTEMPT_FMT ", s:s, s:b, s:b, s:I}", ATTEMPT_OF(a->attempt, a->worker),
-                 "why", why, "second", (int)a->second, "alone", (int)a->alone, "passes",
-                 (json_int_t)(t->n_passes > 0 ? t->n_passes : 1));
+  br_events_emit(d->events, "task_assigned", "{" ATTEMPT_FMT ", s:s, s:b, s:b, s:I, s:b}",
+                 ATTEMPT_OF(a->attempt, a->worker), "why", why, "second", (int)a->second, "alone", (int)a->alone,
+                 "passes", (json_int_t)(t->n_passes > 0 ? t->n_passes : 1), "enough", (int)enough);
   br_cluster_send(d->cluster, a->worker, &cmd);
   br_arena_free(arena);
 }

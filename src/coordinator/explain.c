@@ -81,6 +81,14 @@ static void print_adapted(const br_query *q, br_buf *out) {
     if (q->runs[i].adapted) br_buf_printf(out, "stage %zu: %s\n", i, q->runs[i].adapted);
 }
 
+/* What did not have to be read. */
+static void print_not_needed(const br_query *q, br_buf *out) {
+  for (size_t i = q->n_runs; i-- > 0;)
+    if (q->runs[i].not_needed > 0)
+      br_buf_printf(out, "stage %zu: %u of %u tasks read nothing, since the limit was full\n", i, q->runs[i].not_needed,
+                    q->runs[i].n_tasks);
+}
+
 /* What ran more than once, and why: nothing where nothing did. */
 static void print_again(br_query *q, br_buf *out) {
   for (size_t i = q->n_runs; i-- > 0;) {
@@ -100,14 +108,14 @@ static void print_again(br_query *q, br_buf *out) {
 static json_t *measured_json(const br_stage_run *r) {
   skew k = measure_skew(r);
   json_t *j = json_pack(
-      "{s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "tasks", (int)r->n_tasks,
-      "rows_in", (json_int_t)(r->rows_in + (r->plan->split_scan >= 0 ? r->split_rows : 0)), "rows_out",
+      "{s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "tasks",
+      (int)r->n_tasks, "rows_in", (json_int_t)(r->rows_in + (r->plan->split_scan >= 0 ? r->split_rows : 0)), "rows_out",
       (json_int_t)r->rows_out, "bytes_in", (json_int_t)r->bytes_in, "bytes_out", (json_int_t)r->bytes_out,
       "spilled_bytes", (json_int_t)r->spill_bytes, "cpu_seconds", (double)r->cpu_us * 1e-6, "wall_seconds",
       wall_seconds(r), "skew", k.ratio, "largest_task_us", (json_int_t)k.largest_us, "median_task_us",
       (json_int_t)k.median_us, "attempts", (json_int_t)r->started, "retries", (json_int_t)r->retries, "second_attempts",
       (json_int_t)r->seconds, "cancelled", (json_int_t)r->cancelled, "outputs_lost", (json_int_t)r->outputs_lost,
-      "made_again", (json_int_t)r->made_again);
+      "made_again", (json_int_t)r->made_again, "not_needed", (json_int_t)r->not_needed);
   if (r->adapted) json_object_set_new(j, "adapted", json_string(r->adapted));
   return j;
 }
@@ -168,6 +176,7 @@ static char *as_text(br_query *q, bool analyzed) {
   if (analyzed) {
     print_measured(q, &b);
     print_adapted(q, &b);
+    print_not_needed(q, &b);
     print_steps(q, &b);
     print_again(q, &b);
   }

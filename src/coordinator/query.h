@@ -86,7 +86,8 @@ typedef struct br_stage_run {
   br_step_run *steps;          /* [plan->n_steps]; NULL: nothing was measured yet */
   uint32_t started, done;      /* started: attempts */
   uint32_t retries, seconds, cancelled, outputs_lost,
-      made_again; /* attempts, and outputs that died while needed or not */
+      made_again;      /* attempts, and outputs that died while needed or not */
+  uint32_t not_needed; /* attempts that had nothing to read: a limit was full */
   uint64_t rows_in, bytes_in, rows_out, bytes_out, remote_bytes, cpu_us, spill_bytes, wall_us, peak_memory_bytes;
   uint64_t first_start_us, last_done_us; /* monotonic; 0: not yet */
 } br_stage_run;
@@ -190,6 +191,8 @@ bool br_stage_is_measured(const br_stage_run *r);
 uint64_t br_stage_rows(const br_stage_run *r);
 Brant__Pb__Task *br_task_message(br_query *q, const br_attempt_id *id, br_version_fn version, void *arg,
                                  br_arena *arena);
+/* A limit has all the rows that it wants: this attempt's message says to give none. Asked before the attempt is counted. */
+bool br_task_not_needed(const br_query *q, const br_attempt_id *id);
 /* The task in this many passes over parts of its keys, if its stage may be split so. */
 void br_task_in_passes(const br_query *q, Brant__Pb__Task *t, uint32_t passes, br_arena *arena);
 /* ---- shared_dirs.c: the query's directory with the files backend; nothing without it. */

@@ -285,6 +285,46 @@ static void add_prelude(br_query *q, Brant__Pb__Task *t, br_arena *arena) {
   for (size_t i = 0; i < q->n_settings; i++) t->settings[i] = &q->settings[i];
 }
 
+/* ---- a limit that is full */
+
+/* Only the first attempt of a task may be without rows: what was counted comes again whole when it is lost, with as many rows, so that
+ * there are always enough. */
+bool br_task_not_needed(const br_query *q, const br_attempt_id *id) {
+  const br_stage *s = q->runs[id->stage].plan;
+  uint64_t rows = 0;
+  if (s->enough_rows == 0 || id->attempt != 1) return false;
+  for (size_t i = 0; i < q->n_runs && rows < s->enough_rows; i++)
+    if (q->runs[i].plan->enough_rows > 0 && q->runs[i].plan->enough_of == s->enough_of) rows += q->runs[i].rows_out;
+  return rows >= s->enough_rows;
+}
+
+/* No rows of the stage's columns, without opening a file or an input. */
+static char *no_rows_sql(const br_stage *s, br_arena *arena) {
+  br_buf b = {0};
+  BR_ASSERT(s->output == BR_EX_SINGLE); /* no more columns than those */
+  br_buf_str(&b, "SELECT ");
+  for (size_t i = 0; i < s->n_columns; i++)
+    br_buf_printf(&b, "%sCAST(NULL AS %s) AS c%zu", i > 0 ? ", " : "", s->types[i], i);
+  br_buf_str(&b, "\nLIMIT 0");
+  char *out = br_arena_strdup(arena, br_buf_cstr(&b));
+  br_buf_free(&b);
+  return out;
+}
+
+/* ---- the message */
+
+static void add_inputs(br_query *q, const br_attempt_id *id, Brant__Pb__Task *t, br_version_fn version, void *arg,
+                       br_arena *arena) {
+  br_stage_run *r = &q->runs[id->stage];
+  const br_stage *s = r->plan;
+  t->inputs = br_arena_alloc(arena, (s->n_inputs + s->n_scans) * sizeof *t->inputs + 1);
+  for (size_t i = 0; i < s->n_inputs; i++)
+    if (input_used(q, r, &s->inputs[i]))
+      t->inputs[t->n_inputs++] = make_input(q, s, &s->inputs[i], id->task, version, arg, arena);
+  for (size_t i = 0; r->datasets != NULL && i < s->n_scans; i++)
+    if (r->datasets[i].dataset != NULL) t->inputs[t->n_inputs++] = dataset_input(r, i, id->task, arena);
+}
+
 Brant__Pb__Task *br_task_message(br_query *q, const br_attempt_id *id, br_version_fn version, void *arg,
                                  br_arena *arena) {
   const br_stage *s = q->runs[id->stage].plan;
@@ -292,15 +332,13 @@ Brant__Pb__Task *br_task_message(br_query *q, const br_attempt_id *id, br_versio
   brant__pb__task__init(t);
   t->id = br_arena_alloc(arena, sizeof *t->id);
   br_attempt_to_pb(id, t->id);
-  t->sql = br_task_sql(q, id->stage, id->task, arena);
-  t->inputs = br_arena_alloc(arena, (s->n_inputs + s->n_scans) * sizeof *t->inputs + 1);
-  for (size_t i = 0; i < s->n_inputs; i++)
-    if (input_used(q, &q->runs[id->stage], &s->inputs[i]))
-      t->inputs[t->n_inputs++] = make_input(q, s, &s->inputs[i], id->task, version, arg, arena);
-  for (size_t i = 0; q->runs[id->stage].datasets != NULL && i < s->n_scans; i++)
-    if (q->runs[id->stage].datasets[i].dataset != NULL)
-      t->inputs[t->n_inputs++] = dataset_input(&q->runs[id->stage], i, id->task, arena);
-  add_steps(q, &q->runs[id->stage], id->task, t, arena);
+  if (br_task_not_needed(q, id)) {
+    t->sql = no_rows_sql(s, arena);
+  } else {
+    t->sql = br_task_sql(q, id->stage, id->task, arena);
+    add_inputs(q, id, t, version, arg, arena);
+    add_steps(q, &q->runs[id->stage], id->task, t, arena);
+  }
   t->output = make_output(q, s, arena);
   if (id->stage + 1 == q->n_runs) t->sink = q->sink;
   add_prelude(q, t, arena);

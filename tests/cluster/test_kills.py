@@ -145,6 +145,27 @@ def test_worker_is_killed(box, lines, right, query, workers):
     box.assert_clean()
 
 
+@pytest.mark.parametrize("mode", ["staged", "eager"])
+def test_worker_is_killed_when_a_limit_is_full(box, lines, mode):
+    """What counted is made again whole, also of tasks that were left out: there are as many rows as are wanted, each once."""
+    wanted = 300000
+    inner = f"select l_orderkey, l_comment from {lines} where l_linenumber = 1 and length(md5(l_comment)) = 32 limit {wanted}"
+    sql = f"select count(*), count(distinct l_orderkey), sum(length(md5(repeat(l_comment, 30)))) from ({inner})"
+    with Live(box, workers=3, memory=512 << 20, mode=mode, settings={"split_bytes": "2MiB"}) as live:
+        q = live.session.submit(sql)
+        live.wait("task_assigned", enough=True)
+        pid = live.worker_pid(live.of("task_done")[0]["worker"])
+        os.kill(pid, signal.SIGKILL)
+        got, stats = finish(q)
+        assert got == [(wanted, wanted, 32 * wanted)]
+        assert stats.workers_lost == 1 and live.of("output_lost")
+        again = [e for e in live.of("task_assigned") if e["attempt"] > 1]
+        assert again and not any(e["enough"] for e in again)
+        first = [e for e in live.of("task_assigned") if e["stage"] == 0 and e["attempt"] == 1]
+        assert sum(e["enough"] for e in first) > len(first) // 2
+    box.assert_clean()
+
+
 def test_worker_is_stopped(box, lines, right):
     """SIGSTOP: silent for 10 s, then it's lost, killed and replaced."""
     with Live(box, workers=3, memory=512 << 20) as live:

@@ -282,6 +282,35 @@ static void in_passes(void **state) {
   br_arena_free(a);
 }
 
+/* What the other stages of the same limit gave counts too; what runs again is whole. */
+static void a_full_limit(void **state) {
+  br_query *q = *state;
+  br_arena *a = br_arena_new();
+  br_stage *s = &q->stages->stages[5], *other = &q->stages->stages[2];
+  br_attempt_id first = {.query = 42, .stage = 5, .task = 3, .attempt = 1}, second = first;
+  second.attempt = 2;
+  q->runs[5].rows_out = 6;
+  q->runs[2].rows_out = 3;
+  assert_false(br_task_not_needed(q, &first)); /* no limit */
+  s->enough_rows = other->enough_rows = 10;
+  s->enough_of = other->enough_of = 77;
+  assert_false(br_task_not_needed(q, &first));
+  q->runs[2].rows_out = 4;
+  assert_true(br_task_not_needed(q, &first));
+  assert_false(br_task_not_needed(q, &second));
+  int calls = 0;
+  const Brant__Pb__Task *t = br_task_message(q, &first, version_of, &calls, a);
+  assert_string_equal(t->sql, "SELECT CAST(NULL AS BIGINT) AS c0, CAST(NULL AS VARCHAR) AS c1\nLIMIT 0");
+  assert_int_equal(t->n_inputs + t->n_steps, 0);
+  assert_int_equal(t->output->n_types, 2);
+  t = br_task_message(q, &second, version_of, &calls, a);
+  assert_string_equal(t->sql, "SELECT 1");
+  assert_int_equal(t->n_inputs, 2);
+  other->enough_of = 78; /* another limit's */
+  assert_false(br_task_not_needed(q, &first));
+  br_arena_free(a);
+}
+
 static void outputs(void **state) {
   br_query *q = *state;
   br_arena *a = br_arena_new();
@@ -394,6 +423,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(rows_of_growing_inputs, setup, teardown),
       cmocka_unit_test_setup_teardown(rows_of_chance, setup, teardown),
       cmocka_unit_test_setup_teardown(in_passes, setup, teardown),
+      cmocka_unit_test_setup_teardown(a_full_limit, setup, teardown),
       cmocka_unit_test_setup_teardown(outputs, setup, teardown),
       cmocka_unit_test_setup_teardown(session_goes_along, setup, teardown),
       cmocka_unit_test(nothing_to_read),

@@ -441,6 +441,8 @@ br_status br_close(br_dist *d, const br_drel *r, size_t branch, const br_closing
   s.indeterminate = o->indeterminate;
   s.chance = o->chance;
   s.batch_rows = o->batch_rows;
+  s.enough_rows = o->enough_rows;
+  s.enough_of = o->enough_of;
   s.rows = r->rows < 0 ? -1 : r->rows / (double)r->n_branches;
   s.bytes = r->bytes < 0 ? -1 : r->bytes / (double)r->n_branches;
   s.why = joined(d, c->why, "; ", o->why);

@@ -34,8 +34,10 @@ typedef struct br_open {
   br_stage_step *steps; /* in the order of their making: a step reads earlier ones only */
   size_t n_steps, cap_steps;
   bool indeterminate;
-  bool chance;         /* by what this stage itself does, not only by what it reads */
-  uint32_t batch_rows; /* into_batches() */
+  bool chance;          /* by what this stage itself does, not only by what it reads */
+  uint32_t batch_rows;  /* into_batches() */
+  uint64_t enough_rows; /* as in br_stage: its rows only go to a limit */
+  uint32_t enough_of;
   /* All rows come from one HASH input: the values of its hash key k are column key_at[k] of that producer's output (-1: not
    * stored). What happens in this stage can only take values away. */
   uint32_t key_producer;

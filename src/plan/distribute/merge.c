@@ -59,7 +59,8 @@ static bool same_output(const br_stage *a, const br_stage *b) {
     return false;
   for (size_t i = 0; i < a->n_columns; i++)
     if (strcmp(a->types[i], b->types[i]) != 0) return false;
-  return a->ordered_output == b->ordered_output && a->batch_rows == b->batch_rows;
+  return a->ordered_output == b->ordered_output && a->batch_rows == b->batch_rows && a->enough_rows == b->enough_rows &&
+         a->enough_of == b->enough_of;
 }
 
 /* Bounds are counted for one range exchange, a result is the caller's, and what falls out otherwise at each run is two things. */

@@ -223,6 +223,17 @@ static bool constant_rows(const json_t *node, uint64_t *rows, bool *limited) {
   return true;
 }
 
+/* When so many rows are there, whichever tasks they are from, tasks that have not started need not read anything. Not where a task may
+ * give fewer rows when it is made again. Before the limit makes its stages a matter of chance. */
+static void stop_at(const br_drel *r, const br_node *limit, uint64_t rows) {
+  for (size_t i = 0; i < r->n_branches && !r->ordered; i++) {
+    br_open *o = r->branches[i].open;
+    if (o->indeterminate) continue;
+    o->enough_rows = rows;
+    o->enough_of = limit->id;
+  }
+}
+
 br_status br_dist_limit(br_dist *d, const br_node *n, br_drel *out, br_error *err) {
   uint64_t rows = 0;
   bool limited;
@@ -232,6 +243,7 @@ br_status br_dist_limit(br_dist *d, const br_node *n, br_drel *out, br_error *er
     if (constant && limited) {
       br_wrap_text(d, out, "SELECT * FROM ", br_arena_printf(d->arena, " LIMIT %llu", (unsigned long long)rows));
       br_label_all(d, out, "local limit");
+      stop_at(out, n, rows);
       if (out->rows < 0 || out->rows > (double)rows) br_set_rows(out, (double)rows);
       br_mark_chance(out, chance);
     }

@@ -61,6 +61,7 @@ static json_t *stage_json(const br_stage *s) {
                         br_task_rule_name(s->rule), "output", br_exchange_name(s->output), "partitions",
                         (int)s->partitions, "ordered_output", s->ordered_output, "indeterminate", s->indeterminate);
   if (s->batch_rows) json_object_set_new(o, "batch_rows", json_integer(s->batch_rows));
+  if (s->enough_rows) json_object_set_new(o, "enough_rows", json_integer((json_int_t)s->enough_rows));
   json_object_set_new(o, "sql", text(s->sql));
   json_object_set_new(o, "types", types);
   json_object_set_new(o, "keys", text(s->keys));

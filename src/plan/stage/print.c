@@ -85,6 +85,7 @@ static void print_stage(br_buf *out, const br_stages *s, uint32_t id, bool *seen
   if (st->batch_rows) br_buf_printf(out, ", batches of %u rows", st->batch_rows);
   if (st->ordered_output) br_buf_str(out, ", ordered");
   if (st->indeterminate) br_buf_str(out, ", indeterminate");
+  if (st->enough_rows > 0) br_buf_printf(out, ", until %llu rows are there", (unsigned long long)st->enough_rows);
   br_buf_char(out, '\n');
   for (size_t i = 0; i < st->n_scans; i++) {
     indent(out, depth + 1);

@@ -111,7 +111,12 @@ typedef struct br_stage {
   const char *keys;        /* for people: "c0, c1" or "c0 DESC NULLS LAST"; NULL: none */
   bool ordered_output;
   bool indeterminate;
-  bool chance;                 /* indeterminate by its own text, whatever it reads */
+  bool chance; /* indeterminate by its own text, whatever it reads */
+  uint64_t
+      enough_rows; /* 0: all of its rows are wanted. Else so many of any of its tasks, and of the other stages with the same
+                         * enough_of, are all that is wanted: a task that starts when they are there may give none. Only where a
+                         * task gives as many rows when it runs again */
+  uint32_t enough_of;
   double rows, bytes;          /* estimates of the output; negative: unknown */
   const char *why;             /* why this exchange was chosen, or elided ones ("kept clustering hash(c0)") */
   const char *one_task_reason; /* not NULL: this stage runs as one task because … */
