@@ -62,6 +62,24 @@ static br_env predicate_env(join *j, const br_rel *children) {
   return env;
 }
 
+/* A number that compares as the interval does: months, days, microseconds, after 30 days became a month and 24 hours a day. NULL for NULL. */
+static const char *interval_key(br_emit *e, const char *text) {
+  return br_e_fmt(
+      e,
+      "list_transform([%s], lambda v: list_transform([{'m': datepart('year', v) * 12 + datepart('month', v), "
+      "'d': datepart('day', v), 'u': datepart('hour', v) * 3600000000 + datepart('minute', v) * 60000000 + "
+      "datepart('microsecond', v)}], lambda p: ((p.m + p.d // 30 + p.u // 2592000000000)::HUGEINT * 128 + 64 "
+      "+ p.d %% 30 + p.u %% 2592000000000 // 86400000000) * 274877906944 + 137438953472 + p.u %% "
+      "86400000000)[1])[1]",
+      text);
+}
+
+/* DuckDB's loop for mark, semi and anti joins without an equality knows no intervals. */
+static bool loop_misses(const join *j, const json_t *left, const char *operator) {
+  bool loops = !strcmp(j->type, "MARK") || !strcmp(j->type, "SEMI") || !strcmp(j->type, "ANTI");
+  return loops && br_j_is(br_expr_type(left), "id", "INTERVAL") && strchr("<>", operator[0]) != NULL;
+}
+
 static void read_conditions(join *j, const br_rel *children) {
   br_emit *e = j->e;
   br_env left = br_e_env(e, &children[0], "l"), right = br_e_env(e, &children[1], "r");
@@ -75,6 +93,9 @@ static void read_conditions(join *j, const br_rel *children) {
                            .operator= br_e_comparison(e, kind),
                            .right = br_e_expr(e, br_j_get(c, "right"), &right),
                            .correlation = !strcmp(kind, "COMPARE_NOT_DISTINCT_FROM")};
+    if (!loop_misses(j, br_j_get(c, "left"), j->cs[i].operator)) continue;
+    j->cs[i].left = interval_key(e, j->cs[i].left);
+    j->cs[i].right = interval_key(e, j->cs[i].right);
   }
 }
 

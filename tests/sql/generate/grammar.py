@@ -240,7 +240,7 @@ class Generator:
         other = self.pick("int", "dec", "dbl") if cat in NUMERIC and self.chance(0.3) else cat
         sub = self.one_column(other, cols)
         scalar = self.scalar(cat, cols)
-        compare = self.pick("=", "<>") if cat in ("iv", "il") else self.pick("=", "<>", "<", ">=")  # DuckDB's mark joins compare no intervals
+        compare = self.pick("=", "<>", "<", ">=")
         return self.weighted(
             (3, lambda: f"{left} {self.pick('IN', 'NOT IN')} ({sub})"), (1,
                 lambda: f"({left} IN ({sub})) IS {self.pick('NULL', 'NOT TRUE', 'TRUE', 'FALSE')}"),
