@@ -226,7 +226,7 @@ typedef struct brant_function {
   const char *name;         /* letters, digits, _; no function that SQL has already. A second one replaces the first */
   const char *return_type;  /* SQL type; LIST for generators, with unnest() around the call */
   const void *payload;      /* what the process is given, copied */
-  size_t payload_bytes;     /* at most 14 MiB */
+  size_t payload_bytes;     /* at most 1 GiB */
   const char *interpreter;  /* NULL: $BRANT_PYTHON of each worker, else its python3 */
   const char *options_json; /* for the process, an object; NULL: {} */
   uint32_t batch_size;      /* rows a call; 0: as fits their time and size */

@@ -188,9 +188,7 @@ class Process:
         """A function: the first one, or another of the same pool."""
         name = setup["options"].get("shown", setup["name"])
         STATUS.pack_into(self.status, 0, 0, 0, 0, 0, 0, 1)
-        payload = os.pread(payload_fd, setup["payload_bytes"], 0)
-        while len(payload) < setup["payload_bytes"]:
-            payload += os.pread(payload_fd, setup["payload_bytes"] - len(payload), len(payload))
+        payload = mmap.mmap(payload_fd, setup["payload_bytes"], prot=mmap.PROT_READ) if setup["payload_bytes"] else b""
         os.close(payload_fd)
         try:
             self.functions[setup["function"]] = run.Function(name, payload, self.log)

@@ -201,8 +201,9 @@ static br_status on_get(void *arg, br_flight_call *call, const void *ticket, siz
   br_cluster *c = arg;
   Brant__Pb__Ticket *t = (Brant__Pb__Ticket *)br_pb_unpack(&brant__pb__ticket__descriptor, ticket, n, err);
   if (t == NULL) return (br_status)err->code;
-  br_status status = t->ref != NULL ? c->h.get(c->h.arg, call, t, src, err)
-                                    : br_fail(err, BR_INVALID, BR_BLAME_USER, "the ticket names no partitions");
+  br_status status = t->ref != NULL || t->function != 0
+                         ? c->h.get(c->h.arg, call, t, src, err)
+                         : br_fail(err, BR_INVALID, BR_BLAME_USER, "the ticket names no partitions and no function");
   protobuf_c_message_free_unpacked(&t->base, NULL);
   return status;
 }

@@ -30,7 +30,7 @@ typedef struct br_cluster_handlers {
   /* Also for those that the scheduler gave up (expelled true: it knows). */
   void (*lost)(void *arg, const br_worker *w, bool expelled);
   void (*refused)(void *arg, const br_error *why); /* somebody who knows the secret, or says so, may not join */
-  /* DoGet at the coordinator's own port: partitions of datasets. */
+  /* DoGet at the coordinator's own port: partitions of datasets, payloads of functions. */
   br_status (*get)(void *arg, br_flight_call *call, const Brant__Pb__Ticket *ticket, br_flight_source *src,
                    br_error *err);
   void (*report)(void *arg, const br_worker *w, const Brant__Pb__Report *report); /* each once, in order */

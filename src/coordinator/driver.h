@@ -5,6 +5,7 @@
 #define BRANT_COORDINATOR_DRIVER_H
 
 #include "coordinator/cluster.h"
+#include "coordinator/payload.h"
 #include "coordinator/query.h"
 
 typedef struct br_driver_options {
@@ -41,7 +42,7 @@ BR_MUST_USE br_status br_driver_wait_workers(br_driver *d, uint32_t workers, uin
 /* Any thread: why the last worker that was refused may not join, and forgets it; code 0: none was. */
 void br_driver_refusal(br_driver *d, br_error *out);
 /* Any thread: the workers get to know a function that queries call, each once; and forget it when none does any more. */
-void br_driver_function(br_driver *d, const Brant__Pb__Function *f);
+void br_driver_function(br_driver *d, const Brant__Pb__Function *f, br_payload *payload);
 void br_driver_drop_function(br_driver *d, uint64_t id);
 uint32_t br_driver_most_gpus(br_driver *d);    /* of one worker */
 uint32_t br_driver_slots(br_driver *d);        /* any thread; of the workers now */

@@ -247,6 +247,7 @@ static void on_report(void *arg, const br_worker *w, const Brant__Pb__Report *r)
 
 static br_status on_get(void *arg, br_flight_call *call, const Brant__Pb__Ticket *t, br_flight_source *src,
                         br_error *err) {
+  if (t->function != 0) return br_driver_serve_function(arg, t->function, src, err);
   return br_driver_serve(arg, call, t, src, err);
 }
 

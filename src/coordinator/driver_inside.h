@@ -85,6 +85,7 @@ void br_driver_functions_joined(br_driver *d, uint32_t worker);
 void br_driver_functions_start(br_driver *d, const br_query *q); /* the query begins: its pools should too */
 void br_driver_functions_sweep(br_driver *d);                    /* a query is over */
 void br_driver_functions_free(br_driver *d);
+br_status br_driver_serve_function(br_driver *d, uint64_t id, br_flight_source *src, br_error *err);
 
 /* driver_datasets.c */
 void br_driver_datasets_free(br_driver *d);

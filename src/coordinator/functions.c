@@ -16,7 +16,7 @@
 typedef struct function {
   Brant__Pb__Function pb;
   char *name, *shown, *pool, *return_type, *interpreter, *options_json; /* shown: in messages and plans */
-  br_buf payload;
+  br_payload *payload;
   bool dropped;
 } function;
 
@@ -34,7 +34,8 @@ static void forget_content(function *f) {
   free(f->interpreter);
   free(f->pool);
   free(f->options_json);
-  br_buf_free(&f->payload);
+  br_payload_unref(f->payload);
+  f->payload = NULL;
   f->return_type = f->interpreter = f->options_json = f->pool = NULL;
 }
 
@@ -101,10 +102,10 @@ static br_status check_options(const br_functions *all, const brant_function *f,
   if (f->return_type == NULL || f->return_type[0] == 0)
     return br_fail(err, BR_INVALID, BR_BLAME_USER, "function %s needs the SQL type that it returns", name);
   if (f->payload_bytes > BR_FUNCTION_PAYLOAD_MOST_BYTES)
-    return br_fail(
-        err, BR_UNSUPPORTED, BR_BLAME_USER,
-        "function %s takes %zu bytes with all that it refers to, more than %u: let it load large data itself", name,
-        f->payload_bytes, BR_FUNCTION_PAYLOAD_MOST_BYTES);
+    return br_fail(err, BR_UNSUPPORTED, BR_BLAME_USER,
+                   "function %s takes %zu bytes with all that it refers to, more than %u: let it load large data "
+                   "itself, from files",
+                   name, f->payload_bytes, BR_FUNCTION_PAYLOAD_MOST_BYTES);
   if (f->concurrency > BR_FUNCTION_MOST_PROCESSES)
     return br_fail(err, BR_INVALID, BR_BLAME_USER, "concurrency %u of function %s is more than %u", f->concurrency,
                    name, BR_FUNCTION_MOST_PROCESSES);
@@ -169,7 +170,7 @@ static function *new_function(const brant_function *from, uint64_t id) {
   f->return_type = br_strdup(from->return_type);
   f->interpreter = br_strdup(from->interpreter != NULL ? from->interpreter : "");
   f->options_json = br_strdup(from->options_json != NULL ? from->options_json : "{}");
-  if (from->payload_bytes > 0) br_buf_add(&f->payload, from->payload, from->payload_bytes);
+  f->payload = br_payload_new(from->payload, from->payload_bytes);
   brant__pb__function__init(&f->pb);
   f->pb.id = id;
   f->pb.name = f->shown;
@@ -177,7 +178,7 @@ static function *new_function(const brant_function *from, uint64_t id) {
   f->pb.return_type = f->return_type;
   f->pb.interpreter = f->interpreter;
   f->pb.options_json = f->options_json;
-  f->pb.payload = (ProtobufCBinaryData){.data = (uint8_t *)f->payload.data, .len = f->payload.len};
+  f->pb.payload_bytes = from->payload_bytes;
   f->pb.batch_size = from->batch_size;
   f->pb.concurrency = from->concurrency;
   f->pb.cpus = from->cpus;
@@ -277,7 +278,7 @@ br_status br_functions_use(brant_session *s, br_query *q, const br_stages *stage
                                                          .max_retries = f->pb.max_retries,
                                                          .timeout_ms = f->pb.timeout_ms,
                                                          .gpus = f->pb.gpus};
-    br_driver_function(s->driver, &f->pb);
+    br_driver_function(s->driver, &f->pb, f->payload);
   }
   return BR_OK;
 }

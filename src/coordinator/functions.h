@@ -5,10 +5,10 @@
 #define BRANT_COORDINATOR_FUNCTIONS_H
 
 #include "brant.h"
+#include "coordinator/payload.h"
 #include "coordinator/query.h"
 #include "engine/engine.h"
 
-#define BR_FUNCTION_PAYLOAD_MOST_BYTES (14u << 20) /* with its options it is one message */
 #define BR_FUNCTION_NAME_MOST_BYTES 128u
 #define BR_FUNCTION_MOST_ARGUMENTS 32u
 #define BR_FUNCTIONS_MOST 10000u /* registered in the life of a session: DuckDB keeps each name */

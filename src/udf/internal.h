@@ -32,7 +32,9 @@ typedef struct br_udf_fn {
   br_udf_pool *pool;
   Brant__Pb__Function *f; /* a copy without its payload */
   int payload;            /* memfd */
-  uint64_t payload_bytes;
+  uint64_t payload_bytes, have_bytes;
+  bool fetching;
+  bool start;     /* its pool is to be started when all of the payload is here */
   br_error error; /* its payload could not be kept */
   bool dropped;
 } br_udf_fn;
@@ -46,6 +48,14 @@ typedef struct br_udf_connection {
   uint64_t asked_ms;     /* somebody wants to know how the process ended, since; 0: nobody */
   uint64_t cancelled_ms; /* nobody wants what it does, since */
 } br_udf_connection;
+
+/* Somebody wants a connection to a function whose payload is on its way. */
+typedef struct br_udf_waiting {
+  struct br_udf_waiting *next;
+  void *owner;
+  uint64_t request, function;
+  br_attempt_id attempt;
+} br_udf_waiting;
 
 struct br_udf_process {
   br_udf_process *next; /* of its pool */
@@ -95,6 +105,8 @@ struct br_udf_pools {
   br_timer *watch;
   uint64_t last_token;
   uint32_t n_connections, n_processes; /* processes: not gone */
+  br_udf_waiting *waiting;
+  uint32_t n_waiting;
   bool stopping;
   uint32_t n_gpus;
   char *gpu_names[BR_UDF_MAX_GPUS];
@@ -113,6 +125,17 @@ void br_udf_process_watch(br_udf_process *p, uint64_t now_ms);
 void br_udf_process_describe(const br_udf_process *p, const br_udf_connection *c, br_error *why);
 void br_udf_process_end(br_udf_process *p);  /* one without connections, now */
 void br_udf_process_free(br_udf_process *p); /* gone, or the loop ends: then it is killed and waited for */
+
+/* ---- payload.c */
+BR_MUST_USE br_status br_udf_payload_open(br_udf_fn *fn, const Brant__Pb__Function *f, br_error *err);
+bool br_udf_payload_here(const br_udf_fn *fn);
+void br_udf_payload_fetch(br_udf_fn *fn); /* unless it is under way */
+/* The connection is opened when the payload is here. */
+void br_udf_wait(br_udf_pools *all, void *owner, uint64_t request, uint64_t function, const br_attempt_id *attempt);
+bool br_udf_wait_forget(br_udf_pools *all, const void *owner, uint64_t request); /* request 0: all of the owner's */
+/* All that wait for this function get this answer. */
+void br_udf_wait_fail(br_udf_pools *all, uint64_t function, const br_error *err);
+void br_udf_wait_free(br_udf_pools *all);
 
 /* ---- pool.c */
 void br_udf_process_ready(br_udf_process *p);

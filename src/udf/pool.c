@@ -16,6 +16,12 @@ static br_udf_fn *find(const br_udf_pools *all, uint64_t function) { return br_m
 
 /* ---- functions */
 
+static void fail_waiting(const br_udf_fn *fn) {
+  br_error err = {0};
+  br_fail(&err, BR_CANCELLED, BR_BLAME_TASK, "function %.100s was dropped", fn->f->name);
+  br_udf_wait_fail(fn->pool->all, fn->f->id, &err);
+}
+
 static void pool_free(br_udf_pool *pool) {
   while (pool->processes) {
     br_udf_process *p = pool->processes;
@@ -26,18 +32,12 @@ static void pool_free(br_udf_pool *pool) {
     br_udf_fn *fn = pool->functions;
     pool->functions = fn->next;
     br_map_remove(pool->all->functions, fn->f->id);
+    fail_waiting(fn);
     if (fn->payload >= 0) close(fn->payload);
     brant__pb__function__free_unpacked(fn->f, NULL);
     free(fn);
   }
   free(pool);
-}
-
-static br_status keep_payload(br_udf_fn *fn, const Brant__Pb__Function *f, br_error *err) {
-  fn->payload = memfd_create("brant-udf-payload", MFD_CLOEXEC);
-  if (fn->payload < 0) return br_fail_errno(err, errno, BR_BLAME_WORKER, "cannot keep function %.100s", f->name);
-  fn->payload_bytes = f->payload.len;
-  return br_write_all(fn->payload, f->payload.data, f->payload.len, err);
 }
 
 /* The pool that f shares with others; NULL: there is none yet. */
@@ -59,7 +59,7 @@ void br_udf_function(br_udf_pools *all, const Brant__Pb__Function *f) {
     return;
   }
   fn = br_calloc(1, sizeof *fn);
-  (void)!keep_payload(fn, f, &fn->error);
+  (void)!br_udf_payload_open(fn, f, &fn->error);
   Brant__Pb__Function copy = *f; /* shallow: packed at once */
   copy.payload = (ProtobufCBinaryData){0};
   br_pb_pack(&copy.base, &b);
@@ -77,6 +77,7 @@ void br_udf_function(br_udf_pools *all, const Brant__Pb__Function *f) {
   fn->pool = pool;
   for (end = &pool->functions; *end; end = &(*end)->next) continue;
   *end = fn;
+  if (!fn->error.code && !br_udf_payload_here(fn)) br_udf_payload_fetch(fn);
 }
 
 static uint32_t wanted_processes(const br_udf_pool *pool) {
@@ -117,6 +118,11 @@ void br_udf_start(br_udf_pools *all, uint64_t function) {
   if (!fn || fn->error.code || all->stopping) return;
   br_udf_pool *pool = fn->pool;
   pool->used_ms = br_now_ms();
+  if (!br_udf_payload_here(fn)) {
+    fn->start = true;
+    br_udf_payload_fetch(fn);
+    return;
+  }
   uint32_t n = wanted_processes(pool);
   for (uint32_t i = count_alive(pool); i < n; i++)
     if (add_process(fn, &p, &err) != BR_OK) {
@@ -246,7 +252,7 @@ static br_status open_connection(br_udf_pools *all, br_udf_connection *c, uint64
   if (!fn)
     return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "worker %u was not told of function %llu", all->worker,
                    (unsigned long long)function);
-  if (all->n_connections >= BR_UDF_MAX_CONNECTIONS)
+  if (all->n_connections + all->n_waiting >= BR_UDF_MAX_CONNECTIONS)
     return br_fail(err, BR_UNSUPPORTED, BR_BLAME_USER, "more than %u connections to functions on one worker",
                    BR_UDF_MAX_CONNECTIONS);
   if (fn->error.code) {
@@ -267,6 +273,13 @@ static br_status open_connection(br_udf_pools *all, br_udf_connection *c, uint64
 
 void br_udf_open(br_udf_pools *all, void *owner, uint64_t request, uint64_t function, const br_attempt_id *attempt) {
   br_error err = {0};
+  br_udf_fn *fn = find(all, function);
+  if (fn && !all->stopping && !fn->error.code && !br_udf_payload_here(fn) &&
+      all->n_connections + all->n_waiting < BR_UDF_MAX_CONNECTIONS) {
+    br_udf_wait(all, owner, request, function, attempt);
+    br_udf_payload_fetch(fn);
+    return;
+  }
   int fd = -1, pid = 0;
   br_udf_connection *c = br_calloc(1, sizeof *c);
   *c = (br_udf_connection){.owner = owner, .request = request, .token = ++all->last_token, .attempt = *attempt};
@@ -323,7 +336,7 @@ void br_udf_close(br_udf_pools *all, void *owner, uint64_t request, Brant__Pb__U
   bool wants_answer = end == BRANT__PB__UDF_END__UDF_END_DIED || end == BRANT__PB__UDF_END__UDF_END_HUNG ||
                       end == BRANT__PB__UDF_END__UDF_END_BROKEN;
   if (!c) {
-    if (!wants_answer) return;
+    if (br_udf_wait_forget(all, owner, request) || !wants_answer) return;
     br_fail(&why, BR_INTERNAL, BR_BLAME_INTERNAL, "worker %u knows of no such connection to a function", all->worker);
     all->o.closed(all->o.arg, owner, request, &why);
     return;
@@ -346,6 +359,7 @@ void br_udf_close(br_udf_pools *all, void *owner, uint64_t request, Brant__Pb__U
 }
 
 void br_udf_owner_gone(br_udf_pools *all, void *owner) {
+  br_udf_wait_forget(all, owner, 0);
   for (bool again = true; again;) { /* ending a connection may end its pool: look anew after each */
     uint64_t key;
     void *v;
@@ -443,6 +457,7 @@ void br_udf_pools_free(br_udf_pools *all) {
   void *v;
   if (!all) return;
   all->stopping = true;
+  br_udf_wait_free(all);
   br_timer_stop(all->watch);
   for (size_t it = 0; br_map_next(all->pools, &it, &key, &v);) {
     br_map_remove(all->pools, key);

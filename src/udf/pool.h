@@ -13,7 +13,7 @@
 #include "proto/proto.h"
 
 #define BR_UDF_MAX_PROCESSES 256u       /* of one function, on one worker */
-#define BR_UDF_MAX_CONNECTIONS 4096u    /* of one worker */
+#define BR_UDF_MAX_CONNECTIONS 4096u    /* of one worker, with those that are waited for */
 #define BR_UDF_OUTPUT_KEPT_BYTES 65536u /* the last of what a process printed */
 #define BR_UDF_WATCH_MS 50u             /* how often memory, time and idleness are looked at */
 #define BR_UDF_REAP_WAIT_MS 500u /* a process whose connection ended: from the question to its end; then SIGKILL */
@@ -41,6 +41,8 @@ typedef struct br_udf_options {
   /* How the process of a connection ended, whose owner asked. `why` is never empty. Retryable: that process was busy with the batch of
    * another connection, or of none. */
   void (*closed)(void *arg, void *owner, uint64_t request, const br_error *why);
+  /* The payload of a function that came without it is wanted: br_udf_payload for each piece, then br_udf_payload_end. */
+  void (*fetch)(void *arg, uint64_t function);
   void (*stopped)(void *arg); /* the last process is gone, after br_udf_pools_stop */
   void *arg;
 } br_udf_options;
@@ -49,9 +51,12 @@ br_udf_pools *br_udf_pools_new(const br_udf_options *o); /* copies *o; strings a
 void br_udf_pools_set_worker(br_udf_pools *p, uint32_t worker);
 /* A function that is here already is left alone. */
 void br_udf_function(br_udf_pools *p, const Brant__Pb__Function *f);
+/* Of a function that isn't here any more: nothing. err: why not all of it came; whoever asks next makes it be fetched anew. */
+void br_udf_payload(br_udf_pools *p, uint64_t function, const void *data, size_t n);
+void br_udf_payload_end(br_udf_pools *p, uint64_t function, const br_error *err);
 void br_udf_start(br_udf_pools *p, uint64_t function);
 void br_udf_drop(br_udf_pools *p, uint64_t function); /* its connections live on */
-/* Answered by `ready`, within the call. attempt is copied, for messages. */
+/* Answered by `ready`, within the call, or once the function's payload is here. attempt is copied, for messages. */
 void br_udf_open(br_udf_pools *p, void *owner, uint64_t request, uint64_t function, const br_attempt_id *attempt);
 void br_udf_close(br_udf_pools *p, void *owner, uint64_t request, Brant__Pb__UdfEnd end);
 void br_udf_owner_gone(br_udf_pools *p, void *owner); /* an executor died: nothing is answered to it any more */

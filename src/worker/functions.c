@@ -51,6 +51,41 @@ static void on_closed(void *arg, void *owner, uint64_t request, const br_error *
   answer(owner, &r, true, why, NULL, 0);
 }
 
+/* ---- payloads that the coordinator serves */
+
+typedef struct download {
+  br_node *n;
+  uint64_t function;
+  br_flight_stream *stream;
+} download;
+
+static void on_piece(void *arg, const void *head, size_t head_bytes, const void *app, size_t app_bytes, void *body,
+                     size_t body_bytes) {
+  download *d = arg;
+  (void)head, (void)app, (void)app_bytes;
+  if (d->n->udf) br_udf_payload(d->n->udf, d->function, body, body_bytes);
+  br_flight_body_free(body);
+  br_flight_stream_consume(d->stream, head_bytes + body_bytes);
+}
+
+static void on_all(void *arg, const br_error *err) {
+  download *d = arg;
+  if (d->n->udf) br_udf_payload_end(d->n->udf, d->function, err);
+  free(d);
+}
+
+static void fetch(void *arg, uint64_t function) {
+  br_node *n = arg;
+  br_buf b = {0};
+  download *d = br_calloc(1, sizeof *d);
+  Brant__Pb__Ticket t = BRANT__PB__TICKET__INIT;
+  d->n = n, d->function = function;
+  t.function = function, t.worker = n->worker, t.incarnation = n->incarnation;
+  br_pb_pack(&t.base, &b);
+  d->stream = br_flight_get(n->link.client, b.data, b.len, (br_flight_sink){.arg = d, .data = on_piece, .end = on_all});
+  br_buf_free(&b);
+}
+
 static void on_stopped(void *arg) { br_node_check_stopped(arg); }
 
 void br_functions_open(br_node *n) {
@@ -68,6 +103,7 @@ void br_functions_open(br_node *n) {
                       .idle_ms = n->o->udf_idle_ms,
                       .ready = on_ready,
                       .closed = on_closed,
+                      .fetch = fetch,
                       .stopped = on_stopped,
                       .arg = n};
   n->udf = br_udf_pools_new(&o);

@@ -37,6 +37,7 @@ typedef struct test {
   answer ready[MAX_ANSWERS], closed[MAX_ANSWERS];
   size_t n_ready, n_closed;
   bool stopped;
+  size_t n_fetched;
   char dir[64], script[96];
 } test;
 
@@ -48,6 +49,11 @@ static void on_ready(void *arg, void *owner, uint64_t request, int fd, int pid, 
 static void on_closed(void *arg, void *owner, uint64_t request, const br_error *why) {
   test *t = arg;
   t->closed[t->n_closed++] = (answer){request, owner, -1, 0, *why};
+}
+
+static void on_fetch(void *arg, uint64_t function) {
+  (void)function;
+  ((test *)arg)->n_fetched++;
 }
 
 static void on_stopped(void *arg) { ((test *)arg)->stopped = true; }
@@ -70,6 +76,7 @@ static void setup(test *t, const char *script, uint64_t idle_ms) {
                       .idle_ms = idle_ms,
                       .ready = on_ready,
                       .closed = on_closed,
+                      .fetch = on_fetch,
                       .stopped = on_stopped,
                       .arg = t};
   t->p = br_udf_pools_new(&o);
@@ -376,6 +383,66 @@ static void idle_processes_give_their_gpus_back(void **state) {
   teardown(&t);
 }
 
+/* A large payload comes after the function: whoever wants a connection waits, in order, and a failure is theirs alone. */
+static void payloads_are_fetched(void **state) {
+  test t;
+  br_error none = {0}, lost = {0};
+  (void)state;
+  setup(&t, "exec cat <&3 >/dev/null", 60000);
+  br_fail(&lost, BR_NETWORK, BR_BLAME_WORKER, "the line is cut");
+  Brant__Pb__Function f = function(1, "large");
+  f.payload_bytes = 10, f.worker_processes = 2;
+  br_udf_function(t.p, &f);
+  assert_int_equal(t.n_fetched, 1); /* at once */
+  br_udf_open(t.p, &owner_a, 1, 1, &attempt);
+  br_udf_open(t.p, &owner_b, 2, 1, &attempt);
+  br_udf_payload(t.p, 1, "12345", 5);
+  assert_int_equal(t.n_ready + count(&t), 0);
+  br_udf_payload_end(t.p, 1, &lost);
+  assert_int_equal(t.n_ready, 2);
+  assert_int_equal(t.ready[0].request, 1);
+  assert_ptr_equal(t.ready[1].owner, &owner_b);
+  assert_int_equal(t.ready[1].err.code, BR_NETWORK);
+  assert_non_null(strstr(t.ready[1].err.message, "large"));
+  br_udf_start(t.p, 1); /* anew, from the beginning */
+  assert_int_equal(t.n_fetched, 2);
+  for (uint64_t i = 3; i <= 6; i++) br_udf_open(t.p, &owner_a, i, 1, &attempt);
+  br_udf_open(t.p, &owner_b, 7, 1, &attempt);
+  br_udf_close(t.p, &owner_a, 4, BRANT__PB__UDF_END__UDF_END_CANCELLED);
+  br_udf_owner_gone(t.p, &owner_b);
+  br_udf_payload(t.p, 1, "12345", 5);
+  br_udf_payload_end(t.p, 1, &none); /* too few */
+  assert_int_equal(t.n_ready, 5);
+  assert_int_equal(t.ready[4].request, 6);
+  assert_int_equal(t.ready[4].err.code, BR_LOST);
+  br_udf_open(t.p, &owner_a, 8, 1, &attempt);
+  assert_int_equal(t.n_fetched, 3);
+  br_udf_payload(t.p, 1, "12345", 5), br_udf_payload(t.p, 1, "67890", 5);
+  br_udf_payload_end(t.p, 1, &none);
+  assert_int_equal(t.ready[5].err.code, 0);
+  assert_true(t.ready[5].fd >= 0);
+  assert_int_equal(count(&t), 2);             /* br_udf_start was remembered */
+  br_udf_open(t.p, &owner_a, 9, 1, &attempt); /* it is here: within the call */
+  assert_int_equal(t.n_ready, 7);
+  Brant__Pb__Function g = function(2, "more");
+  g.payload_bytes = 3;
+  br_udf_function(t.p, &g);
+  br_udf_open(t.p, &owner_a, 10, 2, &attempt);
+  br_udf_payload(t.p, 2, "1234", 4);
+  br_udf_payload_end(t.p, 2, &none);
+  assert_int_equal(t.ready[7].err.code, BR_CORRUPT);
+  Brant__Pb__Function h = function(3, "dropped");
+  h.payload_bytes = 3;
+  br_udf_function(t.p, &h);
+  br_udf_open(t.p, &owner_a, 11, 3, &attempt);
+  br_udf_drop(t.p, 3);
+  assert_int_equal(t.ready[8].err.code, BR_CANCELLED);
+  br_udf_payload(t.p, 3, "123", 3); /* late: nothing */
+  br_udf_payload_end(t.p, 3, &none);
+  assert_int_equal(t.n_ready, 9);
+  teardown(&t);
+}
+
 static void stopping_kills_all(void **state) {
   test t;
   (void)state;
@@ -404,6 +471,7 @@ int main(void) {
       cmocka_unit_test(what_cannot_start_says_why),
       cmocka_unit_test(gpus_are_given_out),
       cmocka_unit_test(idle_processes_give_their_gpus_back),
+      cmocka_unit_test(payloads_are_fetched),
       cmocka_unit_test(stopping_kills_all),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
