@@ -168,7 +168,8 @@ BRANT_API int brant_submit_params(brant_session *session, const char *sql, const
  * returned: one that comes between two steps of planning may be missed. */
 BRANT_API void brant_interrupt(brant_session *session);
 /* The result as an Arrow C stream: rows in order, batch by batch, each as soon as it is ready. The stream holds the query:
- * release it in any order with brant_query_free. Can be taken once. get_next blocks; its error text is get_last_error. */
+ * release it in any order with brant_query_free. Can be taken once. get_next blocks; its error text is get_last_error. Types are DuckDB's
+ * own in Arrow; an ENUM is a dictionary of all its values, in their order, with indices of 8, 16 or 32 bits. */
 BRANT_API int brant_query_stream(brant_query *query, struct ArrowArrayStream *out, brant_error *err);
 /* Ask it to stop. Any thread, any time before brant_query_free, more than once; NULL is fine. The stream then ends with
  * BRANT_CANCELLED within a second, wherever it runs. (brant_query_free of a query in this process waits until DuckDB has looked,

@@ -20,11 +20,6 @@ br_schema *br_schema_ref(br_schema *s);
 void br_schema_unref(br_schema *s); /* NULL is fine */
 const struct ArrowSchema *br_schema_arrow(const br_schema *s);
 int br_schema_columns(const br_schema *s);
-/* For those who read results (plain.c): HUGEINT becomes DECIMAL(38, 0), arrow.bool8 a bool of bits, a narrow DECIMAL one of 16 bytes, in place,
- * whatever they lie in: types that everybody knows, and DuckDB's own default. Returns a NANOARROW code. */
-int br_schema_plain(struct ArrowSchema *s);
-/* The same for an array that br_batch_export gave; schema: the batch's own. */
-void br_array_plain(const struct ArrowSchema *schema, struct ArrowArray *array);
 /* Same formats, nesting and extension names (field names and nullability don't matter). The message of a difference goes to why. */
 bool br_schema_same_types(const br_schema *a, const br_schema *b, br_buf *why);
 

@@ -2,12 +2,13 @@
  *
  * Purpose: results as callers get them. Between our processes a BOOLEAN is a byte a row (arrow.bool8), a narrow DECIMAL has 4 or 8
  * bytes, and a HUGEINT is an opaque extension type: DuckDB's lossless forms. Pandas and polars read the first as small integers, and
- * not every reader knows the others; so who calls us gets what DuckDB gives by default: bits, and DECIMALs of 16 bytes.
- * Order of calls: br_schema_plain over a copy of the schema, br_array_plain over each exported array, with the schema as it was.
+ * not every reader knows the others; so who calls us gets what DuckDB gives by default: bits, DECIMALs of 16 bytes, and enums as indices.
+ * Order of calls: br_plain_new; br_plain_schema over a copy of the schema, br_plain_array over each exported array; free.
  * Threads: none; an array may be released on another thread than its parent, as always.
  * Bounds: a column that changes is copied, at most 16 bytes a row of the batch; the copy goes with its array.
  */
-#include "arrow/batch.h"
+#include "arrow/plain.h"
+#include "arrow/enums.h"
 #include "base/mem.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,9 +59,41 @@ static int plain_type(struct ArrowSchema *s) {
   return ArrowSchemaSetFormat(s, format);
 }
 
-int br_schema_plain(struct ArrowSchema *s) {
-  int status = plain_type(s);
-  for (int64_t i = 0; i < s->n_children && status == NANOARROW_OK; i++) status = br_schema_plain(s->children[i]);
+struct br_plain {
+  const struct ArrowSchema *schema; /* of the field, as it was */
+  br_enums *values;                 /* NULL: it is no enum */
+  br_plain **children;              /* [schema->n_children] */
+  br_schema *whole;                 /* of the outermost one: a reference */
+};
+
+static br_plain *new_field(const struct ArrowSchema *s, bool enums) {
+  br_plain *p = br_calloc(1, sizeof *p);
+  p->schema = s;
+  p->values = enums ? br_enums_new(s) : NULL;
+  p->children = br_calloc((size_t)s->n_children + 1, sizeof(br_plain *));
+  for (int64_t i = 0; i < s->n_children; i++) p->children[i] = new_field(s->children[i], enums);
+  return p;
+}
+
+br_plain *br_plain_new(br_schema *schema, bool enums) {
+  br_plain *p = new_field(br_schema_arrow(schema), enums);
+  p->whole = br_schema_ref(schema);
+  return p;
+}
+
+void br_plain_free(br_plain *p) {
+  if (p == NULL) return;
+  for (int64_t i = 0; i < p->schema->n_children; i++) br_plain_free(p->children[i]);
+  free(p->children);
+  br_enums_unref(p->values);
+  br_schema_unref(p->whole);
+  free(p);
+}
+
+int br_plain_schema(const br_plain *p, struct ArrowSchema *s) {
+  int status = p->values != NULL ? br_enums_schema(p->values, s) : plain_type(s);
+  for (int64_t i = 0; i < s->n_children && status == NANOARROW_OK; i++)
+    status = br_plain_schema(p->children[i], s->children[i]);
   return status;
 }
 
@@ -119,14 +152,17 @@ static void widen(struct ArrowArray *a, size_t bytes) {
   replace_data(a, wide);
 }
 
-void br_array_plain(const struct ArrowSchema *s, struct ArrowArray *a) {
+br_status br_plain_array(const br_plain *p, struct ArrowArray *a, br_error *err) {
   unsigned precision, scale;
+  if (p->values != NULL) return br_enums_encode(p->values, a, err);
   if (a->n_buffers == 2 && a->buffers[1] != NULL) { /* no data: no rows */
-    size_t bytes = narrow_decimal(s, &precision, &scale);
+    size_t bytes = narrow_decimal(p->schema, &precision, &scale);
     if (bytes > 0)
       widen(a, bytes);
-    else if (is_bool8(s))
+    else if (is_bool8(p->schema))
       pack_bits(a);
   }
-  for (int64_t i = 0; i < a->n_children && i < s->n_children; i++) br_array_plain(s->children[i], a->children[i]);
+  for (int64_t i = 0; i < a->n_children && i < p->schema->n_children; i++)
+    BR_TRY(br_plain_array(p->children[i], a->children[i], err));
+  return BR_OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Prints a result. CSV and JSON are written by DuckDB's own writers, and a table's cells are DuckDB's own text, over the result
- * stream as input(0): so every type looks as DuckDB shows it. Arrow goes out as it came. One thread; rows stream through, but
+ * stream as input(0): so every type looks as DuckDB shows it. Arrow goes out as it came, enums as texts. One thread; rows stream through, but
  * for a table, which keeps the rows that it will show. */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/util.h"
 #include "cli/cli.h"
+#include "coordinator/dataset.h"
 #include "coordinator/session.h"
 
 #define CELL_WIDTH_MAX 60 /* columns of a terminal */
@@ -35,11 +36,9 @@ static br_status next_batch(void *arg, br_batch **out, br_error *err) {
 }
 
 static br_status open_input(brant_query *q, result_input *r, br_error *err) {
-  brant_error be;
   struct ArrowSchema schema;
   memset(r, 0, sizeof *r);
-  if (brant_query_stream(q, &r->stream, &be) != 0)
-    return br_fail(err, (br_code)be.code, (br_blame)be.blame, "%s", be.message);
+  BR_TRY(br_query_text_stream(q, &r->stream, err));
   if (r->stream.get_schema(&r->stream, &schema) != 0)
     return br_fail(err, BR_EXECUTION, BR_BLAME_USER, "%s", r->stream.get_last_error(&r->stream));
   return br_schema_new(&schema, &r->schema, err);

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "arrow/plain.h"
 #include "base/mem.h"
 #include "base/util.h"
 #include "coordinator/dataset.h"
@@ -285,8 +286,8 @@ static br_status start_distributed(brant_query *q, br_error *err) {
   br_driver_submit(q->session->driver, d);
   const br_stage *last = d->runs[d->n_runs - 1].plan;
   BR_TRY(br_rows_open(q->session, d, &q->rows, err));
-  return br_session_schema(q->session->db, last->types, (const char *const *)d->names, last->n_columns, &q->schema,
-                           err);
+  return br_session_result_schema(q->session->db, last->types, (const char *const *)d->types,
+                                  (const char *const *)d->names, last->n_columns, &q->schema, err);
 }
 
 /* EXPLAIN as stages, a row a line. */
@@ -479,7 +480,9 @@ int brant_submit_params(brant_session *s, const char *sql, const brant_param *pa
 
 typedef struct stream_state {
   brant_query *query;
-  bool stored; /* types as they travel between our processes, not plain ones (br_schema_plain): none is changed */
+  bool stored;     /* types as they travel between our processes, not plain ones (arrow/plain.h): none is changed */
+  bool texts;      /* enums stay texts */
+  br_plain *plain; /* NULL: not known yet, or stored */
   char text[BR_ERROR_MESSAGE_BYTES];
 } stream_state;
 
@@ -519,16 +522,21 @@ static int stream_failed(stream_state *x, br_error *err) {
   return to_errno(err);
 }
 
+static br_status result_schema(stream_state *x, br_schema **out, br_error *err) {
+  *out = x->query->schema;
+  if (*out == NULL && x->query->run != NULL) BR_TRY(br_local_run_schema(x->query->run, out, err));
+  if (x->plain == NULL && !x->stored) x->plain = br_plain_new(*out, !x->texts);
+  return BR_OK;
+}
+
 static int stream_schema(struct ArrowArrayStream *st, struct ArrowSchema *out) {
   stream_state *x = st->private_data;
-  brant_query *q = x->query;
-  br_schema *schema = q->schema;
+  br_schema *schema;
   br_error err;
   br_error_clear(&err);
-  if (schema == NULL && q->run != NULL && br_local_run_schema(q->run, &schema, &err) != BR_OK)
-    return stream_failed(x, &err);
+  if (result_schema(x, &schema, &err) != BR_OK) return stream_failed(x, &err);
   int status = ArrowSchemaDeepCopy(br_schema_arrow(schema), out);
-  return status == 0 && !x->stored ? br_schema_plain(out) : status;
+  return status == 0 && !x->stored ? br_plain_schema(x->plain, out) : status;
 }
 
 static int stream_next(struct ArrowArrayStream *st, struct ArrowArray *out) {
@@ -543,10 +551,14 @@ static int stream_next(struct ArrowArrayStream *st, struct ArrowArray *out) {
     return 0;
   }
   x->query->rows_out += (uint64_t)br_batch_rows(b);
+  br_schema *schema;
   br_batch_export(b, out);
-  if (!x->stored) br_array_plain(br_schema_arrow(br_batch_schema(b)), out);
   br_batch_unref(b);
-  return 0;
+  br_status status = result_schema(x, &schema, &err);
+  if (status == BR_OK && !x->stored) status = br_plain_array(x->plain, out, &err);
+  if (status == BR_OK) return 0;
+  out->release(out);
+  return stream_failed(x, &err);
 }
 
 static const char *stream_error(struct ArrowArrayStream *st) { return ((stream_state *)st->private_data)->text; }
@@ -554,35 +566,44 @@ static const char *stream_error(struct ArrowArrayStream *st) { return ((stream_s
 static void stream_release(struct ArrowArrayStream *st) {
   stream_state *x = st->private_data;
   unref(x->query);
+  br_plain_free(x->plain);
   free(x);
   st->release = NULL;
 }
 
-static void open_stream(brant_query *q, bool stored, struct ArrowArrayStream *out) {
+static void open_stream(brant_query *q, bool stored, bool texts, struct ArrowArrayStream *out) {
   stream_state *x = br_calloc(1, sizeof *x);
   x->query = q;
   x->stored = stored;
+  x->texts = texts;
   q->taken = true;
   atomic_fetch_add(&q->refs, 1);
   *out = (struct ArrowArrayStream){stream_schema, stream_next, stream_error, stream_release, x};
 }
 
+static br_status open_once(brant_query *q, bool texts, struct ArrowArrayStream *out, br_error *err) {
+  if (q->taken)
+    return br_fail(err, BR_INVALID, BR_BLAME_USER,
+                   "the result of this query was taken already: a stream can be read once");
+  open_stream(q, false, texts, out);
+  return BR_OK;
+}
+
+br_status br_query_text_stream(brant_query *q, struct ArrowArrayStream *out, br_error *err) {
+  return open_once(q, true, out, err);
+}
+
 int brant_query_stream(brant_query *q, struct ArrowArrayStream *out, brant_error *err) {
-  if (q->taken) {
-    br_error e;
-    br_fail(&e, BR_INVALID, BR_BLAME_USER,
-            "the result of this query was taken already: a stream can be read "
-            "once");
-    br_error_export(&e, err);
-    return BR_INVALID;
-  }
-  open_stream(q, false, out);
-  return 0;
+  br_error e;
+  br_error_clear(&e);
+  br_status status = open_once(q, false, out, &e);
+  if (status != BR_OK) br_error_export(&e, err);
+  return status;
 }
 
 br_status br_query_stored_stream(brant_query *q, struct ArrowArrayStream *out, br_error *err) {
   BR_TRY(br_query_take(q, err));
-  open_stream(q, true, out);
+  open_stream(q, true, false, out);
   return BR_OK;
 }
 

@@ -55,6 +55,8 @@ brant_session *br_query_session(brant_query *q);
 BR_MUST_USE br_status br_query_take(brant_query *q, br_error *err); /* the result goes nowhere else */
 /* Its rows in the types that DuckDB has, where plain Arrow has none (HUGEINT). */
 BR_MUST_USE br_status br_query_stored_stream(brant_query *q, struct ArrowArrayStream *out, br_error *err);
+/* brant_query_stream with enums as texts: for readers that know no dictionaries. */
+BR_MUST_USE br_status br_query_text_stream(brant_query *q, struct ArrowArrayStream *out, br_error *err);
 BR_MUST_USE br_status br_query_wait_result(brant_query *q, br_error *err);
 void br_query_hold(brant_query *q);
 /* A SELECT, started if it runs on workers; *out NULL: it does not. */

@@ -115,6 +115,11 @@ void br_local_stream_free(br_local_stream *st);
 BR_MUST_USE br_status br_session_schema(br_session *s, const char *const *types, const char *const *names, size_t n,
                                         br_schema **out, br_error *err);
 
+/* The same of a result: where a column was given as an enum, or has some inside, its texts are noted as those (arrow/enums.h). given: NULL,
+ * or the SQL types as the query has them. */
+BR_MUST_USE br_status br_session_result_schema(br_session *s, const char *const *types, const char *const *given,
+                                               const char *const *names, size_t n, br_schema **out, br_error *err);
+
 /* ---- a task */
 typedef struct br_run_input {
   uint32_t number;   /* input(number) in the SQL */

@@ -86,8 +86,9 @@ BR_MUST_USE br_status br_stmt_prepare_last(br_session *s, const char *sql, duckd
 /* SQL text of a type; enums as VARCHAR if asked. */
 void br_type_sql(duckdb_logical_type t, bool enum_as_varchar, br_buf *out);
 bool br_type_has_enum(duckdb_logical_type t);
-BR_MUST_USE br_status br_types_schema(br_engine *e, duckdb_logical_type *types, const char *const *names, size_t n,
-                                      br_schema **out, br_error *err);
+/* given: as the query has them, before enums became VARCHAR; NULL: the same. */
+BR_MUST_USE br_status br_types_schema(br_engine *e, duckdb_logical_type *types, const duckdb_logical_type *given,
+                                      const char *const *names, size_t n, br_schema **out, br_error *err);
 /* An expression of that type (type_null.c). */
 void br_type_null(br_buf *out, const char *type);
 /* The types that DuckDB makes of a schema; destroy each and free the array. */

@@ -56,7 +56,7 @@ static char *copy_sql(const br_run *run, const char *target) {
 static br_status open_sink(br_run_ctx *c, br_error *err) {
   if (!c->n_types)
     return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "DuckDB planned the task without binding its output");
-  BR_TRY(br_types_schema(c->session->engine, c->types, NULL, c->n_types, &c->schema, err));
+  BR_TRY(br_types_schema(c->session->engine, c->types, NULL, NULL, c->n_types, &c->schema, err));
   BR_TRY(br_vec_plan_new(c->types, c->n_types, c->schema, &c->plan, err));
   return c->run->sink->open(c->run->sink->arg, c->schema, err);
 }

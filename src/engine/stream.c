@@ -3,7 +3,8 @@
  * A statement's rows as a stream of Arrow batches, in the caller's process.
  *
  * The batches are built like those of a task (vectors.c, arrow/columns), not by DuckDB's own export, so that a result has
- * the same types wherever it was computed. Enums become VARCHAR by a cast around the statement.
+ * the same types wherever it was computed. Enums become VARCHAR by a cast around the statement, and the
+ * schema notes their values.
  * Order: br_session_stream, next until NULL, free; the session is busy until then. Threads: the session's user.
  * Bounds: one batch of at most BATCH_ROWS rows, or of the first chunk that passes BATCH_BYTES.
  */
@@ -18,7 +19,7 @@ struct br_local_stream {
   duckdb_prepared_statement ps;
   duckdb_result result;
   bool has_result, at_end;
-  duckdb_logical_type *types;
+  duckdb_logical_type *types, *given; /* given: before the cast; NULL: without one */
   size_t n;
   br_schema *schema;
   br_vec_plan *plan;
@@ -76,8 +77,11 @@ static br_status prepare(br_local_stream *st, const char *sql, br_error *err) {
   duckdb_destroy_prepare(&st->ps);
   br_status status = br_stmt_prepare(st->session, wrapped, &st->ps, err);
   free(wrapped);
-  if (status == BR_OK) read_types(st);
-  return status;
+  if (status != BR_OK) return status;
+  st->given = st->types;
+  st->types = NULL;
+  read_types(st);
+  return BR_OK;
 }
 
 /* Statements without columns of their own (SET, CREATE …) answer with what DuckDB reports: the result's columns. */
@@ -91,7 +95,7 @@ static br_status open_columns(br_local_stream *st, br_error *err) {
     names[i] = duckdb_column_name(&st->result, i);
     st->types[i] = duckdb_column_logical_type(&st->result, i);
   }
-  br_status status = br_types_schema(st->session->engine, st->types, names, n, &st->schema, err);
+  br_status status = br_types_schema(st->session->engine, st->types, st->given, names, n, &st->schema, err);
   free(names);
   if (status == BR_OK) status = br_vec_plan_new(st->types, n, st->schema, &st->plan, err);
   if (status == BR_OK) status = br_colset_new(st->schema, &st->columns, err);
@@ -285,6 +289,7 @@ void br_local_stream_free(br_local_stream *st) {
   br_vec_plan_free(st->plan);
   br_colset_free(st->columns);
   br_types_free(st->types, st->n);
+  br_types_free(st->given, st->n);
   br_schema_unref(st->schema);
   free(st->all_rows);
   br_session_end(st->session);

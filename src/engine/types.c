@@ -4,9 +4,11 @@
  *
  * The Arrow schema is DuckDB's own lossless one with three changes, so that a type looks the same in every process and can
  * be filled by arrow/columns: binary and string views become plain binary and string, a time zone becomes UTC (DuckDB's
- * TIMESTAMPTZ is UTC inside; the zone is the session's matter), and enums are refused (plans cast them to VARCHAR).
+ * TIMESTAMPTZ is UTC inside; the zone is the session's matter), and enums are refused (plans cast them to VARCHAR; a result's field notes
+ * their values).
  * Threads: any. Bounds: nesting of 64 levels.
  */
+#include "arrow/enums.h"
 #include "engine/internal.h"
 #include <string.h>
 #include <strings.h>
@@ -180,8 +182,33 @@ static br_status normalise(struct ArrowSchema *s, int depth, br_error *err) {
   return BR_OK;
 }
 
-br_status br_types_schema(br_engine *e, duckdb_logical_type *types, const char *const *names, size_t n, br_schema **out,
-                          br_error *err) {
+static br_status note_values(struct ArrowSchema *s, duckdb_logical_type t, br_error *err) {
+  uint32_t n = duckdb_enum_dictionary_size(t);
+  const char **values = br_calloc(n + 1u, sizeof *values);
+  for (uint32_t i = 0; i < n; i++) values[i] = duckdb_enum_dictionary_value(t, i);
+  int status = br_schema_note_enum(s, values, n);
+  for (uint32_t i = 0; i < n; i++) duckdb_free((void *)(uintptr_t)values[i]);
+  free(values);
+  if (status == NANOARROW_OK) return BR_OK;
+  return br_fail(err, BR_OUT_OF_MEMORY, BR_BLAME_TASK, "no memory for the %u values of an enum", n);
+}
+
+/* Where `given` has an enum, the field, which is a text, says which values there are (arrow/enums.h). */
+static br_status note_enums(struct ArrowSchema *s, duckdb_logical_type given, br_error *err) {
+  duckdb_type id = duckdb_get_type_id(given);
+  if (id == DUCKDB_TYPE_ENUM) return note_values(s, given, err);
+  if (id == DUCKDB_TYPE_MAP) s = s->children[0]; /* a list of structs */
+  for (idx_t i = 0, n = type_children(given); i < n && (int64_t)i < s->n_children; i++) {
+    duckdb_logical_type child = type_child(given, i);
+    br_status status = note_enums(s->children[i], child, err);
+    duckdb_destroy_logical_type(&child);
+    BR_TRY(status);
+  }
+  return BR_OK;
+}
+
+br_status br_types_schema(br_engine *e, duckdb_logical_type *types, const duckdb_logical_type *given,
+                          const char *const *names, size_t n, br_schema **out, br_error *err) {
   struct ArrowSchema theirs = {0}, ours = {0};
   char **made = NULL;
   br_status status = BR_OK;
@@ -197,6 +224,8 @@ br_status br_types_schema(br_engine *e, duckdb_logical_type *types, const char *
     goto done;
   }
   BR_TRY_GOTO(normalise(&ours, 0, err));
+  for (size_t i = 0; given != NULL && i < n; i++)
+    if (br_type_has_enum(given[i])) BR_TRY_GOTO(note_enums(ours.children[i], given[i], err));
   status = br_schema_new(&ours, out, err);
 done:
   if (theirs.release) theirs.release(&theirs);
@@ -206,17 +235,12 @@ done:
   return status;
 }
 
-br_status br_session_schema(br_session *s, const char *const *types, const char *const *names, size_t n,
-                            br_schema **out, br_error *err) {
+/* NULLs of these types, prepared: their logical types. */
+static br_status logical_types(br_session *s, const char *const *types, size_t n, duckdb_logical_type *out,
+                               br_error *err) {
   duckdb_prepared_statement ps = NULL;
-  duckdb_logical_type *logical = br_calloc(n ? n : 1, sizeof *logical);
   br_buf sql = {0};
   br_status status;
-  br_session_begin(s);
-  if (!n) {
-    status = br_fail(err, BR_INVALID, BR_BLAME_INTERNAL, "a schema needs one column at least");
-    goto done;
-  }
   br_buf_str(&sql, "SELECT ");
   for (size_t i = 0; i < n; i++) {
     if (i) br_buf_str(&sql, ", ");
@@ -229,19 +253,49 @@ br_status br_session_schema(br_session *s, const char *const *types, const char 
     goto done;
   }
   for (size_t i = 0; i < n; i++) {
-    logical[i] = duckdb_prepared_statement_column_logical_type(ps, i);
+    out[i] = duckdb_prepared_statement_column_logical_type(ps, i);
     /* An untyped NULL is what the cast to "NULL" binds to, and DuckDB reports it as INTEGER. */
     if (strcasecmp(types[i], "\"NULL\"") != 0) continue;
-    duckdb_destroy_logical_type(&logical[i]);
-    logical[i] = duckdb_create_logical_type(DUCKDB_TYPE_SQLNULL);
+    duckdb_destroy_logical_type(&out[i]);
+    out[i] = duckdb_create_logical_type(DUCKDB_TYPE_SQLNULL);
   }
-  status = br_types_schema(s->engine, logical, names, n, out, err);
 done:
-  br_types_free(logical, n);
   if (ps) duckdb_destroy_prepare(&ps);
   br_buf_free(&sql);
+  return status;
+}
+
+static bool any_enum(const char *const *types, size_t n) {
+  for (size_t i = 0; types != NULL && i < n; i++)
+    if (strstr(types[i], "ENUM(") != NULL) return true;
+  return false;
+}
+
+br_status br_session_result_schema(br_session *s, const char *const *types, const char *const *given,
+                                   const char *const *names, size_t n, br_schema **out, br_error *err) {
+  duckdb_logical_type *logical = br_calloc(n + 1, sizeof *logical), *as_given = NULL;
+  br_status status;
+  br_session_begin(s);
+  if (!n) {
+    status = br_fail(err, BR_INVALID, BR_BLAME_INTERNAL, "a schema needs one column at least");
+    goto done;
+  }
+  BR_TRY_GOTO(logical_types(s, types, n, logical, err));
+  if (any_enum(given, n)) {
+    as_given = br_calloc(n + 1, sizeof *as_given);
+    BR_TRY_GOTO(logical_types(s, given, n, as_given, err));
+  }
+  status = br_types_schema(s->engine, logical, as_given, names, n, out, err);
+done:
+  br_types_free(logical, n);
+  br_types_free(as_given, n);
   br_session_end(s);
   return status;
+}
+
+br_status br_session_schema(br_session *s, const char *const *types, const char *const *names, size_t n,
+                            br_schema **out, br_error *err) {
+  return br_session_result_schema(s, types, NULL, names, n, out, err);
 }
 
 /* ---- from Arrow */
