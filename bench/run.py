@@ -3,18 +3,17 @@
 
     python bench/run.py                          everything, scale 1
     python bench/run.py tpch --scale 10 --runs 3 one part
+    python bench/run.py tpcds --runs 3           the 99 queries of TPC-DS
     python bench/run.py faults --scale 10        one of four workers is killed in the middle of q9 and q18, staged and eager
     python bench/run.py skew                     a key with half of the rows, in joins and group-bys
     python bench/run.py start|rows|tasks|shuffle|flight|scheduler
 
-tpch: brant (--distribute always, 2 workers of 1 thread) against one DuckDB process of 2 threads, the same files, in turn: a run of the one,
-a run of the other. CPU seconds are those of DuckDB's process and of brant's executors.
+tpch, tpcds: suites.py.
 """
 import argparse
 import json
 import os
 import pathlib
-import resource
 import shutil
 import signal
 import statistics
@@ -26,59 +25,17 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "lib"))
 import brantlib  # noqa: E402
 import compare  # noqa: E402
+import suites  # noqa: E402
 import tpch  # noqa: E402
 
 BUILD = brantlib.BUILD
 
 
-def cpu():
-    r = resource.getrusage(resource.RUSAGE_SELF)
-    return r.ru_utime + r.ru_stime
-
-
-def duckdb_run(con, text):
-    c0, t0 = cpu(), time.perf_counter()
-    con.execute(text).fetchall()
-    return time.perf_counter() - t0, cpu() - c0
-
-
 def brant_run(session, text):
+    """(seconds, CPU seconds of executors, stats)"""
     t0 = time.perf_counter()
     _, st = session.run(text)
     return time.perf_counter() - t0, st.cpu_seconds, st
-
-
-def bench_tpch(a):
-    import duckdb
-    tpch.make_data(a.scale)
-    queries = tpch.queries()
-    only = [int(x) for x in a.queries.split(",") if x] or sorted(queries)
-    con = duckdb.connect(config={"threads": 2})
-    for v in tpch.views(a.scale):
-        con.execute(v)
-    print(f"\nTPC-H scale {a.scale}: one DuckDB process of 2 threads; brant 2 workers x 1 thread, {a.mode}; medians of {a.runs}")
-    print("| query | DuckDB s | brant s | ratio | DuckDB CPU s | brant CPU s | CPU ratio | stages | tasks | shuffled MB |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
-    total, peak, own, settings = [0.0] * 4, 0, 0, dict(x.split("=", 1) for x in a.set)
-    with brantlib.Session(workers=2, threads=1, memory=a.memory, distribute="always", mode=a.mode, settings=settings) as s:
-        for v in tpch.views(a.scale):
-            s.run(v)
-        for nr in only:
-            duck, brant = [], []
-            for i in range(a.runs):
-                pair = (lambda: duck.append(duckdb_run(con, queries[nr])), lambda: brant.append(brant_run(s, queries[nr])))
-                for run in (pair if i % 2 == 0 else pair[::-1]):
-                    run()
-            m = [statistics.median(x[k] for x in r) for r in (duck, brant) for k in (0, 1)]
-            st = brant[-1][2]
-            total = [x + y for x, y in zip(total, m)]
-            peak, own = max(peak, st.peak_memory_bytes), max(own, st.coordinator_memory_bytes)
-            print(f"| q{nr:02} | {m[0]:.3f} | {m[2]:.3f} | {m[2] / m[0]:.2f} | {m[1]:.3f} | {m[3]:.3f} | {m[3] / m[1]:.2f} "
-                  f"| {st.stages} | {st.tasks} | {st.bytes_shuffled / 1e6:.1f} |", flush=True)
-    print(f"| total | {total[0]:.2f} | {total[2]:.2f} | {total[2] / total[0]:.2f} | {total[1]:.2f} | {total[3]:.2f} "
-          f"| {total[3] / total[1]:.2f} | | | |")
-    print(f"largest worker {peak / 2**20:.0f} MiB (PSS of worker and executor); this process with Python, DuckDB and the coordinator "
-          f"{own / 2**20:.0f} MiB")
 
 
 class Watched:
@@ -273,17 +230,20 @@ def program(name, *args):
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("part", nargs="?", default="all",
-                    choices=["all", "tpch", "start", "rows", "tasks", "shuffle", "flight", "scheduler", "faults", "skew"])
+                    choices=["all", "tpch", "tpcds", "start", "rows", "tasks", "shuffle", "flight", "scheduler", "faults", "skew"])
     ap.add_argument("--scale", default="1")
     ap.add_argument("--runs", type=int, default=5)
     ap.add_argument("--queries", default="")
     ap.add_argument("--memory", type=int, default=0, help="bytes a worker; 0: the default")
     ap.add_argument("--rows", default="10000000", help="of the shuffle and skew benchmarks")
-    ap.add_argument("--mode", default="auto", choices=["auto", "staged", "eager"], help="of tpch")
+    ap.add_argument("--mode", default="auto", choices=["auto", "staged", "eager"], help="of tpch, tpcds, rows, tasks")
     ap.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     a = ap.parse_args()
+    failed = 0
     if a.part in ("all", "tpch"):
-        bench_tpch(a)
+        failed |= suites.run(a, suites.TpcH)
+    if a.part in ("all", "tpcds"):
+        failed |= suites.run(a, suites.TpcDs)
     if a.part in ("all", "faults"):
         bench_faults(a)
     if a.part in ("all", "skew"):
@@ -301,6 +261,7 @@ def main():
     if a.part in ("all", "scheduler"):
         program("sched_bench")
         program("coord_bench")
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

@@ -77,6 +77,8 @@ BR_MUST_USE br_status br_stmt_start(br_session *s, duckdb_prepared_statement ps,
                                     duckdb_pending_result *out, br_error *err);
 BR_MUST_USE br_status br_stmt_finish(br_session *s, duckdb_pending_result *pending, duckdb_result *out, br_error *err);
 BR_MUST_USE br_status br_stmt_query(br_session *s, const char *sql, duckdb_result *out, br_error *err);
+/* The same for a text that plans but reads no rows: DuckDB plans it once, not again when it is executed. */
+BR_MUST_USE br_status br_stmt_query_once(br_session *s, const char *sql, duckdb_result *out, br_error *err);
 /* How many statements DuckDB makes of the text (PIVOT without IN: several); runs all but the last if asked. */
 BR_MUST_USE br_status br_stmt_count(br_session *s, const char *sql, size_t *n, br_error *err);
 BR_MUST_USE br_status br_stmt_prepare_last(br_session *s, const char *sql, duckdb_prepared_statement *out,

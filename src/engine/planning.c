@@ -52,7 +52,7 @@ static const char *not_a_query(duckdb_statement_type t) {
 static br_status one_cell(br_session *s, const char *sql, size_t column, char **out, br_error *err) {
   duckdb_result r;
   *out = NULL;
-  BR_TRY(br_stmt_query(s, sql, &r, err));
+  BR_TRY(br_stmt_query_once(s, sql, &r, err));
   duckdb_data_chunk chunk = duckdb_fetch_chunk(r);
   if (chunk && duckdb_data_chunk_get_size(chunk) && column < duckdb_data_chunk_get_column_count(chunk)) {
     duckdb_vector v = duckdb_data_chunk_get_vector(chunk, column);

@@ -86,6 +86,15 @@ br_status br_stmt_query(br_session *s, const char *sql, duckdb_result *out, br_e
   return status;
 }
 
+br_status br_stmt_query_once(br_session *s, const char *sql, duckdb_result *out, br_error *err) {
+  memset(out, 0, sizeof *out);
+  if (br_session_cancelled(s)) return cancelled(err);
+  if (duckdb_query(s->con, sql, out) != DuckDBSuccess) return failed_execute(s, out, err);
+  if (!br_session_cancelled(s)) return BR_OK;
+  duckdb_destroy_result(out);
+  return cancelled(err);
+}
+
 static br_status extract(br_session *s, const char *sql, duckdb_extracted_statements *out, size_t *n, br_error *err) {
   *n = duckdb_extract_statements(s->con, sql, out);
   if (*n) return BR_OK;

@@ -16,6 +16,7 @@
 /* Length of a bare word that stands for a double which JSON can't spell, 0 if there is none at p. */
 static size_t bare_double(const char *p) {
   static const char *const words[] = {"-Infinity", "Infinity", "NaN", "-NaN", "-inf", "inf", "nan", "-nan"};
+  if (*p != '-' && *p != 'I' && *p != 'N' && *p != 'i' && *p != 'n') return 0;
   for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
     size_t n = strlen(words[i]);
     if (!strncmp(p, words[i], n)) return n;
@@ -53,6 +54,8 @@ static void normalise(const char *text, br_buf *out) {
     if (*p == '"') {
       n = string_length(p);
       br_buf_add(out, p, n);
+    } else if (*p == ' ' || *p == '\n') { /* EXPLAIN's text is half of it indentation */
+      n = strspn(p, " \n");
     } else if ((n = bare_double(p)) > 0) {
       add_quoted(out, p, n);
     } else if (*p == '-' || (*p >= '0' && *p <= '9')) {

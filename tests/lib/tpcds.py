@@ -38,7 +38,7 @@ def make_data(scale):
         (tmp / table).mkdir(parents=True)
         for part in range(PARTS if table in LARGE else 1):
             cut = f" WHERE rowid % {PARTS} = {part}" if table in LARGE else ""
-            con.execute(f"COPY (SELECT * FROM {table}{cut}) TO '{tmp}/{table}/{part}.parquet' (ROW_GROUP_SIZE 20480)")
+            con.execute(f"COPY (SELECT * FROM {table}{cut}) TO '{tmp}/{table}/{part}.parquet' (ROW_GROUP_SIZE {20480 if float(scale) < 1 else 122880})")
     (tmp / "queries").mkdir()
     for nr, text in con.execute("SELECT query_nr, query FROM tpcds_queries()").fetchall():
         (tmp / "queries" / f"q{nr:02}.sql").write_text(text.strip().rstrip(";") + "\n")

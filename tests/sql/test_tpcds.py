@@ -5,7 +5,6 @@ What runs as one task, and why, is listed below; anything else that does is a fa
 their LIMIT, so other rows may come: then the same query without its last LIMIT must give the same rows.
 """
 import json
-import re
 
 import pytest
 
@@ -49,12 +48,6 @@ def one_task_reasons(plan):
     return {r for r in reasons if not any(e in r for e in queries.EXPECTED)}
 
 
-def same_without_limit(session, duck, text):
-    text = re.sub(r"\s+LIMIT\s+\d+\s*$", "", text.rstrip(), flags=re.I)
-    got, _ = session.run(text)
-    return compare.difference(duck.read(got).rows, duck.answer(queries.Query(text, "", 0)).rows, ordered=False)
-
-
 @pytest.mark.parametrize("nr", range(1, 100))
 def test_query(session, duck, nr):
     text = tpcds.queries(SCALE)[nr]
@@ -69,6 +62,6 @@ def test_query(session, duck, nr):
     assert stats.distributed and stats.stages == len(plan["stages"])
     diff = compare.difference(got.rows, want.rows, ordered=True)
     if diff is not None:
-        diff = same_without_limit(session, duck, text)
+        diff = queries.without_limit(session, duck, text)
     if diff is not None:
         pytest.fail(diff, pytrace=False)
