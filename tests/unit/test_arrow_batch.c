@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 #include <pthread.h>
+#include "arrow/plain.h"
 #include "unit/arrow_fixture.h"
 
 static br_error err;
@@ -246,9 +247,11 @@ static void plain_column(const char *format, const char *extension, const void *
   assert_int_equal(br_batch_new(s, &f->root, 1, &b, &err), BR_OK);
   br_batch_export(b, out);
   assert_int_equal(ArrowSchemaDeepCopy(br_schema_arrow(s), &changed), 0);
-  assert_int_equal(br_schema_plain(&changed), 0);
+  br_plain *p = br_plain_new(s, true);
+  assert_int_equal(br_plain_schema(p, &changed), 0);
   *schema = changed;
-  br_array_plain(br_schema_arrow(s), out);
+  assert_int_equal(br_plain_array(p, out, &err), BR_OK);
+  br_plain_free(p);
   br_batch_unref(b);
   br_schema_unref(s);
 }
