@@ -10,6 +10,7 @@ import time
 
 import brant
 import pytest
+from cgroup import Cgroup
 from test_udf import run, same
 
 LIMIT_S = 60
@@ -265,6 +266,38 @@ def test_what_is_killed_says_so_in_the_end(s):
 
     text = fails(s, victim)
     assert "signal 9 (SIGKILL)" in text and "out of memory, or somebody killed it" in text and re.search(r"victim\(\) in rows 5\d to 5\d of task", text)
+
+
+OUT_OF_MEMORY = """
+import brant
+@brant.func(max_retries=0, concurrency=1)
+def eat(x: int) -> int:
+    kept = []
+    while True:
+        kept.append(b"x" * (4 << 20))
+with brant.init(workers=2, threads=1, memory="256MiB", distribute="always", progress=False) as s:
+    lost = []
+    s.subscribe(lambda e: lost.append(e) if '"worker_lost"' in e or '"executor_lost"' in e else None)
+    total = lambda: brant.range(100000).agg(brant.col("id").sum().cast("BIGINT")).item()
+    before = total()
+    try:
+        brant.range(10).select(eat(brant.col("id"))).collect()
+    except brant.Error as e:
+        print("SIGKILL" in str(e) and "eat()" in str(e) and "out of memory" in str(e))
+    print(total() == before, lost)
+"""
+
+
+def test_the_kernel_takes_the_function_and_not_the_node():
+    """Memory is out where nobody has set a limit for the function: its process goes, nothing else."""
+    g = Cgroup(f"brant-udf-{os.getpid()}", 1200 << 20)
+    try:
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        r = subprocess.run([*g.prefix(), sys.executable, "-c", OUT_OF_MEMORY], capture_output=True, text=True, timeout=LIMIT_S, env=env)
+        assert (r.returncode, r.stdout.splitlines()) == (0, ["True", "True []"]), r.stderr
+        assert g.oom_kills() == 1
+    finally:
+        g.remove()
 
 
 def test_the_log_of_a_worker_says_what_failed(capfd):
