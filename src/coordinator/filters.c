@@ -43,24 +43,17 @@ static void place_key(br_stage_run *r, size_t at, const br_filter_key *key, cons
     r->split_facts[k].keys[at] = br_split_range(snap, &splits[k], key->source, kind);
 }
 
-br_status br_filter_facts(br_session *db, br_stage_run *r, br_snapshot *snap, const br_split *splits, size_t n,
-                          br_error *err) {
+void br_filter_facts(br_stage_run *r, const br_snapshot *snap, const br_split *splits, size_t n) {
   const br_stage *s = r->plan;
   size_t placed = count_placed(s), at = 0;
-  if (placed == 0 || n == 0 || br_stage_numbers_rows(s)) return BR_OK;
+  if (placed == 0 || n == 0 || br_stage_numbers_rows(s)) return;
   r->split_facts = br_calloc(n, sizeof *r->split_facts);
   r->split_ranges = br_calloc(n * placed, sizeof *r->split_ranges);
   for (size_t k = 0; k < n; k++)
     r->split_facts[k] = (br_split_facts){.rows = splits[k].rows, .keys = r->split_ranges + k * placed};
   for (size_t i = 0; i < s->n_inputs; i++)
-    for (size_t k = 0; k < s->inputs[i].n_ranges; k++) {
-      const br_filter_key *key = &s->inputs[i].ranges[k];
-      br_range_kind kind;
-      if (key->source == NULL) continue;
-      if (kind_of(key->type, &kind)) BR_TRY(br_source_ranges(db, snap, key->source, kind, err));
-      place_key(r, at++, key, snap, splits, n);
-    }
-  return BR_OK;
+    for (size_t k = 0; k < s->inputs[i].n_ranges; k++)
+      if (s->inputs[i].ranges[k].source != NULL) place_key(r, at++, &s->inputs[i].ranges[k], snap, splits, n);
 }
 
 void br_filter_facts_free(br_stage_run *r) {

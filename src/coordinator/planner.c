@@ -194,9 +194,9 @@ static br_status split_files(brant_session *s, br_query *q, br_stage_run *r, siz
     br_split_sql(snap, &splits[k], without_comma(scan->options), &b);
     add_split(r, br_buf_take(&b), splits[k].rows);
   }
-  br_status status = q->adaptive ? br_filter_facts(s->db, r, snap, splits, n, err) : BR_OK;
+  if (q->adaptive) br_filter_facts(r, snap, splits, n);
   br_splits_free(splits, n);
-  return status;
+  return BR_OK;
 }
 
 static br_status split_table(brant_session *s, br_stage_run *r, size_t i, bool spread, uint32_t slots, br_error *err) {

@@ -173,8 +173,7 @@ bool br_query_by_chance(const br_query *q, uint32_t stage);
 
 /* ---- filters.c: run-time filters, with the true sizes and ranges of their keys. With the query's lock, but for the first. */
 /* Planning: what the footers say of the splits of a Parquet scan. */
-BR_MUST_USE br_status br_filter_facts(br_session *db, br_stage_run *r, br_snapshot *snap, const br_split *splits,
-                                      size_t n, br_error *err);
+void br_filter_facts(br_stage_run *r, const br_snapshot *snap, const br_split *splits, size_t n);
 void br_filter_facts_free(br_stage_run *r);
 void br_filter_count(br_stage_run *r, const Brant__Pb__TaskStats *s);                    /* an attempt is done */
 bool br_filter_pays(const br_query *q, const br_stage_run *r, const br_stage_input *in); /* FILTER: is it read? */

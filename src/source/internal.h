@@ -17,16 +17,30 @@ typedef struct column_ranges {
   struct column_ranges *next;
   const char *column;
   br_range_kind kind;
-  const br_range *groups; /* [file.n_groups]; NULL: nothing is known */
+  br_range *groups; /* [file.n_groups] */
 } column_ranges;
 typedef struct footer {
   br_file file;
-  column_ranges *ranges; /* those that somebody asked for; the user of the cache alone */
+  column_ranges *ranges;
   _Atomic int refs;
   br_arena *mem;
 } footer;
 footer *br_footer_ref(footer *f);
 void br_footer_unref(footer *f);
+
+#define BR_UNIT_SEPARATOR '\x1f'
+#define BR_RECORD_SEPARATOR '\x1e'
+
+/* ---- ranges.c: f and ranges of each file of m (p: a column, g: a group, t: its physical type, lo and hi: its statistics). Where the text
+ * is a whole number or a date: "name US i|d:group:least:greatest RS …", a column's groups one after the other. */
+#define BR_RANGES_SQL                                                                                           \
+  "SELECT f, string_agg(p || chr(31) || k || ':' || g || ':' || lo || ':' || hi, chr(30) ORDER BY p, k, g) AS " \
+  "ranges FROM (SELECT f, p, g, 'i' AS k, TRY_CAST(lo AS BIGINT) AS lo, TRY_CAST(hi AS BIGINT) AS hi FROM m "   \
+  "WHERE t IN ('INT32', 'INT64') AND p = c UNION ALL SELECT f, p, g, 'd', TRY(TRY_CAST(lo AS DATE) - DATE "     \
+  "'1970-01-01'), TRY(TRY_CAST(hi AS DATE) - DATE '1970-01-01') FROM m WHERE t = 'INT32' AND p = c) "           \
+  "WHERE lo IS NOT NULL AND hi IS NOT NULL GROUP BY f"
+/* text NULL: there are none. */
+void br_ranges_parse(footer *f, const char *text);
 
 struct br_source {
   br_smap *footers; /* path -> footer */
@@ -71,8 +85,6 @@ typedef struct br_text_dialect {
 BR_MUST_USE br_status br_text_cuts(const char *path, uint64_t size, uint64_t target, const br_text_dialect *d,
                                    uint64_t **cuts, size_t *n, br_error *err);
 
-/* The name under which DuckDB reports a path: without file://. */
-const char *br_reported_name(const char *path);
 bool br_path_is_local(const char *path);
 /* ['a', 'b'] */
 void br_sql_path(const char *path, br_buf *out);                    /* 'path' as this one file */

@@ -52,24 +52,23 @@ static footer *footer_new(const char *path, bool local, uint64_t size_bytes, uin
   return f;
 }
 
-/* ---- reading footers: a row a file; groups "rows:bytes,…", columns "name US bytes RS …" */
-
-#define UNIT_SEPARATOR '\x1f'
-#define RECORD_SEPARATOR '\x1e'
+/* ---- reading footers: a row a file; groups "rows:bytes,…", columns "name US bytes RS …", ranges as ranges.c says */
 
 static char *footer_sql(const char *const *paths, size_t n) {
   br_buf sql = {0};
   br_buf_str(&sql,
              "WITH m AS MATERIALIZED (SELECT file_name AS f, row_group_id AS g, row_group_num_rows AS r, "
-             "split_part(path_in_schema, ', ', 1) AS c, total_compressed_size AS b FROM parquet_metadata(");
+             "split_part(path_in_schema, ', ', 1) AS c, total_compressed_size AS b, path_in_schema AS p, type AS t, "
+             "stats_min_value AS lo, stats_max_value AS hi FROM parquet_metadata(");
   br_sql_paths(paths, n, &sql);
   br_buf_str(&sql,
              ")), "
              "gs AS (SELECT f, string_agg(r || ':' || b, ',' ORDER BY g) AS groups FROM "
              "(SELECT f, g, any_value(r) AS r, sum(b) AS b FROM m GROUP BY f, g) GROUP BY f), "
              "cs AS (SELECT f, string_agg(c || chr(31) || b, chr(30)) AS cols FROM "
-             "(SELECT f, c, sum(b) AS b FROM m GROUP BY f, c) GROUP BY f) "
-             "SELECT f, groups, cols FROM gs JOIN cs USING (f)");
+             "(SELECT f, c, sum(b) AS b FROM m GROUP BY f, c) GROUP BY f), rs AS (" BR_RANGES_SQL
+             ") "
+             "SELECT f, groups, cols, ranges FROM gs JOIN cs USING (f) LEFT JOIN rs USING (f)");
   return br_buf_take(&sql);
 }
 
@@ -95,13 +94,13 @@ static void parse_groups(footer *f, const char *text) {
 }
 
 static void parse_columns(footer *f, const char *text) {
-  size_t n = count_char(text, RECORD_SEPARATOR) + 1;
+  size_t n = count_char(text, BR_RECORD_SEPARATOR) + 1;
   br_file_column *columns = br_arena_alloc(f->mem, n * sizeof *columns);
   for (size_t i = 0; i < n; i++) {
-    const char *end = strchr(text, RECORD_SEPARATOR);
+    const char *end = strchr(text, BR_RECORD_SEPARATOR);
     size_t length = end ? (size_t)(end - text) : strlen(text);
     size_t name = length; /* the last separator: a name may hold anything */
-    while (name > 0 && text[name - 1] != UNIT_SEPARATOR) name--;
+    while (name > 0 && text[name - 1] != BR_UNIT_SEPARATOR) name--;
     columns[i].name = br_arena_strndup(f->mem, text, name ? name - 1 : 0);
     columns[i].bytes = strtoull(text + name, NULL, 10);
     text = end ? end + 1 : text + length;
@@ -110,7 +109,8 @@ static void parse_columns(footer *f, const char *text) {
   f->file.n_columns = n;
 }
 
-const char *br_reported_name(const char *path) { return strncmp(path, "file://", 7) == 0 ? path + 7 : path; }
+/* The name under which DuckDB reports a path: without file://. */
+static const char *reported_name(const char *path) { return strncmp(path, "file://", 7) == 0 ? path + 7 : path; }
 
 /* Fill in the footers of files[0..n). Files without row groups have no row in the answer: no rows. */
 static br_status read_footers(br_session *session, footer **files, size_t n, br_error *err) {
@@ -121,7 +121,7 @@ static br_status read_footers(br_session *session, footer **files, size_t n, br_
   size_t distinct = 0;
   br_status status = BR_OK;
   for (size_t i = 0; i < n && status == BR_OK; i++) {
-    const char *name = br_reported_name(files[i]->file.path);
+    const char *name = reported_name(files[i]->file.path);
     if (br_smap_get(by_path, name)) { /* one file by two names: on its own */
       status = read_footers(session, &files[i], 1, err);
       continue;
@@ -139,7 +139,7 @@ static br_status read_footers(br_session *session, footer **files, size_t n, br_
       status = br_error_context(err, "reading %zu Parquet footers", n);
   }
   for (size_t i = 0; i < t.rows && status == BR_OK; i++) {
-    footer *f = n == 1 ? files[0] : br_smap_get(by_path, br_reported_name(br_table_cell(&t, i, 0)));
+    footer *f = n == 1 ? files[0] : br_smap_get(by_path, reported_name(br_table_cell(&t, i, 0)));
     if (!f) {
       status = br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL,
                        "DuckDB reports the footer of a file that nobody asked for: %s", br_table_cell(&t, i, 0));
@@ -147,6 +147,7 @@ static br_status read_footers(br_session *session, footer **files, size_t n, br_
     }
     parse_groups(f, br_table_cell(&t, i, 1));
     parse_columns(f, br_table_cell(&t, i, 2));
+    br_ranges_parse(f, br_table_cell(&t, i, 3));
   }
 done:
   br_table_free(&t);

@@ -63,12 +63,6 @@ typedef struct br_range {
   bool known;
   int64_t least, greatest;
 } br_range;
-/* Reads what the footers say of the column, once a file: br_split_range knows it then. Files without such statistics stay unknown, as
- * do all when there are more than BR_SOURCE_RANGE_FILES. */
-#define BR_SOURCE_RANGE_FILES 4096u
-BR_MUST_USE br_status br_source_ranges(br_session *session, br_snapshot *s, const char *column, br_range_kind kind,
-                                       br_error *err);
-
 /* ---- splits of files */
 typedef struct br_piece {
   uint32_t file;                /* in the snapshot */
@@ -93,7 +87,7 @@ typedef struct br_split_options {
 BR_MUST_USE br_status br_snapshot_splits(const br_snapshot *s, const br_split_options *o, br_split **out, size_t *n,
                                          br_error *err);
 void br_splits_free(br_split *splits, size_t n);
-/* Between which values all rows of the split lie, NULLs left aside. The user of the cache alone. */
+/* Between which values all rows of the split lie, NULLs left aside, as far as footers say. */
 br_range br_split_range(const br_snapshot *s, const br_split *split, const char *column, br_range_kind kind);
 /* Append what stands in FROM: read_parquet([...], options) for whole files, or a parenthesised SELECT with file_row_number
  * ranges, or their UNION ALL BY NAME. options: text of further named arguments, or NULL; if it asks for file_row_number that

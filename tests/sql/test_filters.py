@@ -122,7 +122,7 @@ def test_a_range_that_holds_everything_is_not_asked_for(data, duck):
 @pytest.mark.parametrize("mode", ["staged", "eager"])
 def test_keys_of_all_types(data, duck, mode):
     with open_session(data, mode, filter_bytes=1) as s:
-        for column in COLUMNS:
+        for column in COLUMNS if mode == "staged" else ("wide", "name", "at"):
             if column in ("flag", "kind", "real"):  # few values: few rows of them
                 sql = (f"SELECT count(*), sum(f.v) FROM (FROM facts WHERE k % 50 = 0) f JOIN (FROM part WHERE k % 40 = 0 OR k IS NULL) s "
                        f"ON f.{column} = s.{column}")
@@ -193,7 +193,7 @@ OTHER = [
 
 @pytest.mark.parametrize("mode", ["staged", "eager"])
 def test_shapes(data, duck, mode):
-    for filter_bytes in (1, "32MiB"):
+    for filter_bytes in (1, "32MiB") if mode == "staged" else (1,):
         with open_session(data, mode, filter_bytes=filter_bytes) as s:
             for sql in OTHER:
                 if "monotonically" in sql:

@@ -48,13 +48,6 @@ static void row_groups(void **state) {
   br_snapshot *snap = snapshot(f, s, (const char *const[]){"a.parquet"}, 1);
   br_piece piece = {.first_row = 2048, .last_row = 6000}; /* the second group, and part of the third */
   br_split split = {.pieces = &piece, .n = 1};
-  expect(snap, &split, "n", BR_RANGE_INTEGER, false, 0, 0); /* nobody has asked yet */
-  for (int again = 0; again < 2; again++) {
-    const char *const integers[] = {"n", "low er", "some", "s", "x", "nothing"};
-    for (size_t i = 0; i < 6; i++) OK(br_source_ranges(f->session, snap, integers[i], BR_RANGE_INTEGER, &err));
-    OK(br_source_ranges(f->session, snap, "d", BR_RANGE_DATE, &err));
-    OK(br_source_ranges(f->session, snap, "n", BR_RANGE_DATE, &err));
-  }
   expect(snap, &split, "n", BR_RANGE_INTEGER, true, 2048, 6143);
   expect(snap, &split, "LOW ER", BR_RANGE_INTEGER, true, -6143, -2048);
   expect(snap, &split, "d", BR_RANGE_DATE, true, 2048, 6143);
@@ -76,8 +69,6 @@ static void several_files(void **state) {
   br_snapshot *snap = snapshot(f, s, (const char *const[]){"a.parquet", "b.parquet"}, 2);
   br_piece pieces[] = {{.file = 0, .first_row = 0, .last_row = 99}, {.file = 1, .whole_file = true}};
   br_split split = {.pieces = pieces, .n = 2};
-  OK(br_source_ranges(f->session, snap, "Low er", BR_RANGE_INTEGER, &err));
-  OK(br_source_ranges(f->session, snap, "n", BR_RANGE_INTEGER, &err));
   expect(snap, &split, "Low er", BR_RANGE_INTEGER, true, -2047, 7);
   expect(snap, &split, "n", BR_RANGE_INTEGER, false, 0, 0);
   split.n = 1;
