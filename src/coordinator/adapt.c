@@ -5,6 +5,7 @@
  *   nothing    a run-time filter without keys lets no row pass: no task
  *   fewer      splits that have no value in the range of a filter's keys are not read
  *   coalesced  small partitions that follow each other go to one task, the same ones of all inputs
+ *   in place   rows that go to a join whose other side is small are joined where they are made (adapt_join.c)
  *   split      a partition much larger than a slot's share is read by several tasks, each some map outputs of one side and all of the others
  *
  * What was decided holds: when inputs are lost later and made again, the same tasks read the same slices of them. So nothing is decided
@@ -28,13 +29,13 @@ static bool reads_parts(const br_stage_input *in) { return in->kind == BR_EX_HAS
 bool br_query_adapts(const br_query *q, uint32_t stage) {
   const br_stage *s = q->runs[stage].plan;
   for (size_t i = 0; i < s->n_inputs && q->adaptive; i++)
-    if (s->inputs[i].kind == BR_EX_FILTER || (s->rule == BR_TASKS_PARTITIONS && reads_parts(&s->inputs[i])))
+    if (s->inputs[i].kind == BR_EX_FILTER || s->inputs[i].kind == BR_EX_WAIT ||
+        (s->rule == BR_TASKS_PARTITIONS && reads_parts(&s->inputs[i])))
       return true;
   return false;
 }
 
-static void say(br_stage_run *r, const char *fmt, ...) BR_PRINTF(2, 3);
-static void say(br_stage_run *r, const char *fmt, ...) {
+void br_query_say(br_stage_run *r, const char *fmt, ...) {
   br_buf b = {0};
   va_list ap;
   if (r->adapted) br_buf_printf(&b, "%s, ", r->adapted);
@@ -47,7 +48,7 @@ static void say(br_stage_run *r, const char *fmt, ...) {
 
 /* ---- the number of tasks */
 
-static void set_tasks(br_query *q, br_stage_run *r, uint32_t n) {
+void br_query_set_tasks(br_query *q, br_stage_run *r, uint32_t n) {
   for (uint32_t i = n; r->split_sql != NULL && i < r->n_tasks; i++) free(r->split_sql[i]);
   free(r->tasks);
   r->tasks = br_calloc(n, sizeof *r->tasks);
@@ -66,7 +67,7 @@ static void follow(br_query *q) {
     if (r->plan->rule != BR_TASKS_FORWARD) continue;
     for (size_t k = 0; k < r->plan->n_inputs; k++)
       if (r->plan->inputs[k].kind == BR_EX_FORWARD) n += q->runs[r->plan->inputs[k].producer].n_tasks;
-    if (n != r->n_tasks) set_tasks(q, r, n);
+    if (n != r->n_tasks) br_query_set_tasks(q, r, n);
   }
 }
 
@@ -85,8 +86,8 @@ static bool let_none_pass(br_query *q, br_stage_run *r) {
   for (size_t i = 0; i < r->plan->n_inputs; i++) {
     const br_stage_input *in = &r->plan->inputs[i];
     if (in->kind != BR_EX_FILTER || q->runs[in->producer].rows_out > 0 || br_query_by_chance(q, in->producer)) continue;
-    say(r, "no rows: stage %u has no keys that they could meet", in->producer);
-    set_tasks(q, r, 0);
+    br_query_say(r, "no rows: stage %u has no keys that they could meet", in->producer);
+    br_query_set_tasks(q, r, 0);
     return true;
   }
   return false;
@@ -95,8 +96,8 @@ static bool let_none_pass(br_query *q, br_stage_run *r) {
 static void leave_splits_out(br_query *q, br_stage_run *r) {
   uint32_t before = r->n_tasks, n = br_filter_splits(q, r);
   if (n == before) return;
-  say(r, "%u of %u splits: no keys that the others could meet", n, before);
-  set_tasks(q, r, n);
+  br_query_say(r, "%u of %u splits: no keys that the others could meet", n, before);
+  br_query_set_tasks(q, r, n);
 }
 
 /* ---- slices */
@@ -216,7 +217,7 @@ static void split(cut *c, uint32_t partition, const side *s, uint32_t n) {
         (br_slice){.first = partition, .last = partition + 1, .side = s->number, .map_first = first, .map_last = to});
     first = to;
   }
-  say(c->r, "partition %u split in %u", partition, n);
+  br_query_say(c->r, "partition %u split in %u", partition, n);
   free(rows);
 }
 
@@ -248,8 +249,8 @@ static void plan_slices(br_query *q, br_stage_run *r) {
   sum_up(&c);
   if (c.partitions == r->n_tasks && c.partitions > 0) {
     cut_slices(&c);
-    if (c.n < c.partitions) say(r, "coalesced %u → %zu", c.partitions, c.n);
-    set_tasks(q, r, (uint32_t)c.n);
+    if (c.n < c.partitions) br_query_say(r, "coalesced %u → %zu", c.partitions, c.n);
+    br_query_set_tasks(q, r, (uint32_t)c.n);
     r->slices = c.slices;
   }
   free(c.bytes);
@@ -257,9 +258,11 @@ static void plan_slices(br_query *q, br_stage_run *r) {
 
 void br_query_adapt(br_query *q, uint32_t stage) {
   br_stage_run *r = &q->runs[stage];
+  br_stage *s = &q->stages->stages[stage];
+  while (s->n_inputs > 0 && s->inputs[s->n_inputs - 1].kind == BR_EX_WAIT) s->n_inputs--; /* it is there now */
   if (!let_none_pass(q, r)) {
     leave_splits_out(q, r);
-    plan_slices(q, r);
+    if (!br_query_join_in_place(q, stage)) plan_slices(q, r);
   }
   follow(q);
 }

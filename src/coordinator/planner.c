@@ -396,6 +396,7 @@ static br_query *new_query(brant_session *s, br_planned *planned) {
   }
   q->codec = s->settings.codec;
   q->deadline_ms = s->settings.timeout_ms;
+  q->broadcast_bytes = s->settings.broadcast_bytes;
   q->filter_bytes = s->settings.filter_bytes;
   q->adaptive = s->settings.adaptive != 0;
   q->task_target_bytes = s->settings.task_target_bytes;
@@ -494,7 +495,8 @@ static br_status cut(brant_session *s, br_plan *plan, const char *sql, const br_
                              .broadcast_bytes = (double)s->settings.broadcast_bytes,
                              .sort_one_task_rows = (double)s->settings.sort_one_task_rows,
                              .two_step_aggregate = s->settings.two_step_aggregate != 0,
-                             .run_time_filters = s->settings.filter_bytes > 0};
+                             .run_time_filters = s->settings.filter_bytes > 0,
+                             .joins_in_place = s->settings.adaptive != 0 && s->settings.broadcast_bytes > 0};
   br_stages *stages = NULL;
   o.spread = slots;
   o.functions = br_functions_all(s->functions, &o.n_functions);

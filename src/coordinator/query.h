@@ -125,6 +125,7 @@ typedef struct br_query {
   const char *codec;
   bool adaptive;              /* stages are planned again with true sizes before they start */
   uint64_t task_target_bytes; /* of a task that reads an exchange; 0: each partition is a task */
+  uint64_t broadcast_bytes;   /* most bytes of a join's side that is read whole by every task */
   uint64_t filter_bytes;      /* most bytes of keys that a FILTER input may have */
   uint64_t deadline_ms;       /* from its start; 0: none */
   struct br_timer *deadline;  /* loop thread */
@@ -167,6 +168,10 @@ BR_MUST_USE br_status br_query_count_tasks(br_query *q, br_error *err);
 bool br_query_adapts(const br_query *q, uint32_t stage);
 /* All that the stage reads is committed and it has not started: its tasks, and those of what depends on it, by true sizes. */
 void br_query_adapt(br_query *q, uint32_t stage);
+/* adapt_join.c: the stage becomes a part of the join that reads it, if the other side is small. */
+bool br_query_join_in_place(br_query *q, uint32_t stage);
+void br_query_say(br_stage_run *r, const char *fmt, ...) BR_PRINTF(2, 3); /* what was changed, for people */
+void br_query_set_tasks(br_query *q, br_stage_run *r, uint32_t n);        /* none of its tasks has started */
 
 /* ---- adapt.c again: can the stage's rows come out otherwise when they are made again? */
 bool br_query_by_chance(const br_query *q, uint32_t stage);

@@ -158,7 +158,9 @@ static void fill_ref(const br_query *q, const br_stage *s, const br_stage_input 
   ref->last = 1;
   ref->map_first = 0;
   ref->map_last = producer->n_tasks;
-  if (in->kind == BR_EX_HASH || in->kind == BR_EX_RANGE || in->kind == BR_EX_FILTER) {
+  if (in->kind == BR_EX_BROADCAST) {
+    ref->last = producer->plan->partitions; /* several where a hash join became a broadcast join */
+  } else if (in->kind == BR_EX_HASH || in->kind == BR_EX_RANGE || in->kind == BR_EX_FILTER) {
     if (s->rule == BR_TASKS_ONE || in->kind == BR_EX_FILTER) { /* all partitions, in order */
       ref->last = producer->plan->partitions;
     } else {

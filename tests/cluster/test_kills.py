@@ -166,6 +166,31 @@ def test_worker_is_killed_when_a_limit_is_full(box, lines, mode):
     box.assert_clean()
 
 
+def test_worker_is_killed_after_a_join_was_planned_again(box, big, lines):
+    """A side that turned out small is read whole by the tasks that make the other one: what the lost worker had of it is made again."""
+    query = (f"select l_shipmode, count(*), sum(l_quantity), max(l_comment) from {lines} l join "
+             f"(from '{big}/orders/*.parquet' where o_orderkey % 1000 = 1) o on l_orderkey = o_orderkey group by all")
+    want = sorted(duckdb.connect(config={"threads": 2}).execute(query).fetchall())
+    with Live(box, workers=3, memory=512 << 20, settings={"broadcast_bytes": 1 << 20}, mode="staged") as live:
+        q = live.session.submit(query)
+        victim = live.wait("task_done", stage=0)["worker"]
+        told = live.wait("stage_adapted")
+        assert told["stage"] == 1 and told["tasks"] == 0 and told["what"].startswith("runs in stage")
+        join = int(told["what"].split()[-1])
+        live.wait("task_started", stage=join)
+        os.kill(live.worker_pid(victim), signal.SIGKILL)
+        try:
+            got, stats = sorted(compare.rows_of(q.table())), q.stats()
+        finally:
+            q.free()
+        assert [(m, int(n), float(s), c) for m, n, s, c in got] == [(m, n, float(s), c) for m, n, s, c in want]
+        assert stats.workers_lost == 1
+        tasks = {e["task"] for e in live.of("task_started") if e["stage"] == 0}
+        assert sum(e["stage"] == 0 for e in live.of("task_started")) > len(tasks)
+        assert not [e for e in live.of("task_started") if e["stage"] == 1]
+    box.assert_clean()
+
+
 def test_worker_is_stopped(box, lines, right):
     """SIGSTOP: silent for 10 s, then it's lost, killed and replaced."""
     with Live(box, workers=3, memory=512 << 20) as live:

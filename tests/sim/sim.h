@@ -23,6 +23,7 @@ typedef struct sim_stats { /* sums over runs */
   uint64_t retired, evicted, drops; /* stages; outputs that went after that; stages dropped before the end */
   uint64_t lost_messages, cuts, full_disks; /* faults that can't be told from their consequences */
   uint64_t asked, resized, folded; /* stages before their start; other numbers of tasks; done within their readers */
+  uint64_t joined;                 /* of those: by tasks of their own, the reader's other inputs read whole */
   uint64_t end_ms;                 /* simulated time */
 } sim_stats;
 

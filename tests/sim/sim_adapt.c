@@ -8,7 +8,7 @@
 
 void sim_adapt_some(sim_world *w, sim_query *q) {
   sim_rng *r = &w->rng_adapt;
-  if (!(w->with & SIM_ADAPT) || !sim_chance(r, 300)) return;
+  if (!(w->with & SIM_ADAPT) || !sim_chance(r, w->fragile ? 600 : 300)) return;
   q->n_all = 0;
   for (uint32_t i = 0; i < q->n_stages; i++) {
     q->stages[i].adapts = q->stages[i].n_inputs > 0 && sim_chance(r, 700);
@@ -57,32 +57,52 @@ static void fit_readers(sim_query *q) {
     }
 }
 
-static bool fold(sim_query *q, uint32_t i) {
-  const sim_stage *st = &q->stages[i];
+/* Its only reader, if that does not follow it task by task; NULL: it has another number of them. */
+static sim_stage *only_reader(sim_query *q, uint32_t i, size_t *at) {
   sim_stage *reader = NULL;
-  size_t edges = 0, at = 0;
+  size_t edges = 0;
   for (uint32_t c = i + 1; c < q->n_stages; c++)
     for (size_t k = 0; k < q->stages[c].n_inputs; k++) {
       if (q->stages[c].inputs[k].stage != i) continue;
       reader = &q->stages[c];
-      at = k;
+      *at = k;
       edges++;
     }
-  if (edges != 1 || st->result || reader->inputs[at].kind == BR_READ_FORWARD) return false;
-  if (reader->n_inputs + st->n_inputs - 1 > SIM_MAX_INPUTS) return false;
+  return edges == 1 && reader->inputs[*at].kind != BR_READ_FORWARD ? reader : NULL;
+}
+
+static bool follows(const sim_stage *st) {
   for (size_t k = 0; k < st->n_inputs; k++)
-    if (st->inputs[k].kind == BR_READ_FORWARD) return false;
+    if (st->inputs[k].kind == BR_READ_FORWARD) return true;
+  return false;
+}
+
+/* The reader does the stage's tasks, task by task behind the same producers, and reads its other inputs whole: a hash join that
+ * becomes a broadcast join. Or it stays as it was, but for what it reads. */
+static bool fold(sim_world *w, sim_query *q, uint32_t i) {
+  const sim_stage *st = &q->stages[i];
+  size_t at = 0;
+  sim_stage *reader = only_reader(q, i, &at);
+  bool tasks = follows(st) || sim_chance(&w->rng_adapt, 600);
+  if (reader == NULL || st->result || reader->n_inputs + st->n_inputs - 1 > SIM_MAX_INPUTS) return false;
+  if (tasks && follows(reader)) return false;
+  reader->splittable &= !follows(st);
+  for (size_t k = 0; k < reader->n_inputs && tasks; k++)
+    if (reader->inputs[k].kind == BR_READ_ALL) reader->inputs[k].kind = BR_READ_BROADCAST;
+  if (tasks) reader->n_tasks = st->n_tasks;
   reader->inputs[at] = st->inputs[0];
   for (size_t k = 1; k < st->n_inputs; k++) reader->inputs[reader->n_inputs++] = st->inputs[k];
-  q->stages[i].n_tasks = 0;
+  reader->indeterminate |= st->indeterminate;
+  q->stages[i].n_tasks = q->stages[i].n_inputs = 0;
+  w->st.joined += tasks;
   return true;
 }
 
 static void change(sim_world *w, sim_query *q, uint32_t i) {
   sim_rng *r = &w->rng_adapt;
   uint32_t before = q->stages[i].n_tasks;
-  if (sim_chance(r, 300)) {
-    w->st.folded += fold(q, i);
+  if (sim_chance(r, w->fragile ? 700 : 300)) {
+    w->st.folded += fold(w, q, i);
   } else if (sim_chance(r, 700)) {
     q->stages[i].n_tasks = sim_chance(r, 100) ? 0 : sim_between(r, 1, SIM_MAX_TASKS);
     w->st.resized += q->stages[i].n_tasks != before;

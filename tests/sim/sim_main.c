@@ -113,8 +113,8 @@ static void print_stats(const sim_stats *st) {
          st->retired, st->drops, st->evicted, st->probes, st->probe_deaths, st->drains, st->releases, st->lost_messages,
          st->cuts, st->full_disks);
   printf("stages asked for before their start %" PRIu64 ": %" PRIu64 " got other tasks, %" PRIu64
-         " went into their readers\n",
-         st->asked, st->resized, st->folded);
+         " went into their readers, %" PRIu64 " with their tasks\n",
+         st->asked, st->resized, st->folded, st->joined);
 }
 
 int main(int argc, char **argv) {

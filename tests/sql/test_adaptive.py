@@ -153,3 +153,74 @@ def test_sorted_rows_stay_sorted(data, duck, mode):
     with open_session(data, mode, task_target_bytes=50000) as s:
         table, _ = s.run(sql)
         assert compare.difference(compare.rows_of(table), compare.rows_of(duck.con.execute(sql).to_arrow_table()), ordered=True) is None
+
+
+# ---- hash joins that become broadcast joins: by the estimates no side is below broadcast_bytes, one of them turns out to be
+
+IN_PLACE = {"broadcast_bytes": 20000, "partitions": 5}
+KEYS = "(SELECT k, w FROM sides WHERE w % 1000 = 7)"  # 9 rows, which one row of facts each has
+GROUPED = "(SELECT k % 97 AS v, w FROM sides WHERE w % 333 = 3)"  # 78 rows, each with many rows of facts
+JOINED = [
+    f"SELECT f.k, f.s, y.w FROM facts f JOIN {KEYS} y ON f.k = y.k",
+    f"SELECT f.k, f.s, y.w FROM {KEYS} y JOIN facts f ON f.k = y.k",
+    f"SELECT f.s, count(*), sum(y.w) FROM facts f JOIN {GROUPED} y ON f.v = y.v GROUP BY f.s",
+    f"SELECT f.k, y.w FROM facts f JOIN {GROUPED} y ON f.v = y.v ORDER BY f.k, y.w LIMIT 7",
+    f"SELECT f.k, f.s FROM facts f SEMI JOIN {KEYS} y ON f.k = y.k",
+    f"SELECT f.k, y.w FROM facts f JOIN {KEYS} y ON f.k + 1 = y.k + 1 AND f.v < y.w",
+]
+HASHED = [  # rows without a partner show, or the partitions are what groups are made of
+    f"SELECT y.w, f.s FROM {KEYS} y LEFT JOIN facts f ON f.k = y.k",
+    f"SELECT f.s, y.w FROM facts f FULL JOIN {KEYS} y ON f.k = y.k",
+    f"SELECT y.k, y.w FROM {KEYS} y ANTI JOIN facts f ON f.k = y.k",
+    f"SELECT f.v, median(y.w) FROM facts f JOIN {GROUPED} y ON f.v = y.v GROUP BY f.v",
+    f"SELECT f.k, y.w FROM facts f JOIN {GROUPED} y ON f.v = y.v ORDER BY f.k, y.w",  # kept for a sort by ranges, read task by task
+    f"SELECT f.k, f.v, rank() OVER (PARTITION BY f.v ORDER BY f.k, y.w) FROM facts f JOIN {GROUPED} y ON f.v = y.v",
+    "SELECT f.k, y.w FROM facts f JOIN sides y ON f.k = y.k",  # both sides are large
+]
+
+
+def said_in_place(said):
+    return [t for t in said.values() if t.startswith("broadcast join")]
+
+
+@pytest.mark.parametrize("mode", ["staged", "eager"])
+def test_a_side_that_turns_out_small_is_broadcast(data, duck, mode):
+    with open_session(data, mode, **IN_PLACE) as s:
+        for sql in JOINED:
+            said, tasks = adapted(s, sql)
+            assert len(said_in_place(said)) == 1, (sql, said)
+            inside = next(i for i, t in said.items() if t.startswith("runs in stage"))
+            assert tasks[inside] == 0
+            check(s, duck, sql)
+        for sql in HASHED:
+            said, _ = adapted(s, sql)
+            assert not said_in_place(said), (sql, said)
+            check(s, duck, sql)
+
+
+def test_joins_follow_each_other_in_place(data, duck):
+    sql = f"SELECT f.k, y.w, z.w FROM facts f JOIN {GROUPED} y ON f.v = y.v JOIN {KEYS} z ON f.k = z.k"
+    star = f"SELECT f.s, count(*), sum(y.w + z.w) FROM facts f JOIN {GROUPED} y ON f.v = y.v JOIN {GROUPED} z ON f.k % 97 = z.v + 1 GROUP BY f.s"
+    with open_session(data, **IN_PLACE) as s:
+        for q in (sql, star):
+            said, _ = adapted(s, q)
+            assert len(said_in_place(said)) == 2, (q, said)
+            check(s, duck, q)
+
+
+def shuffled(session, sql):
+    return sum(s["measured"]["bytes_out"] for s in json.loads(session.explain(sql, True, True))["stages"] if s["output"] == "HASH")
+
+
+def test_less_is_shuffled(data):
+    sql = f"SELECT f.k % 7, count(*), sum(y.w), max(f.s) FROM facts f JOIN {GROUPED} y ON f.v = y.v GROUP BY f.k % 7"
+    with open_session(data, **IN_PLACE) as s:
+        after = shuffled(s, sql)
+        text = s.explain(sql, True, False)
+        assert re.search(r"stage \d+: broadcast join: the other side of stage \d+ has [\d.]+ \w+, each task reads all of it", text)
+        assert re.search(r"stage \d+: runs in stage \d+", text)
+        assert re.search(r"input\(\d\) <- BROADCAST", text)  # the stages are shown as they ran
+    with open_session(data, adaptive="false", **IN_PLACE) as s:
+        assert shuffled(s, sql) > 20 * after
+    with open_session(data, broadcast_bytes=0, partitions=5) as s:
+        assert not said_in_place(adapted(s, sql)[0])

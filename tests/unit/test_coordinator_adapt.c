@@ -292,6 +292,98 @@ static void test_a_side_of_two_inputs(void **state) {
   br_query_unref(q);
 }
 
+/* Stage 1 waits for stage 0, whose keys filter it, and goes into the join: with 4 tasks, of 1,000 rows to read. */
+static br_query *query_in_place(uint64_t rows_of_0) {
+  uint64_t bytes[PARTS];
+  for (int i = 0; i < PARTS; i++) bytes[i] = rows_of_0;
+  br_query *q = query(2, 64 * MIB);
+  br_stage *st = q->stages->stages;
+  st[0].sql = "SELECT c0, 0 AS c1 FROM zero";
+  st[1].sql = "SELECT c0, 0 AS c1 FROM one /* filter 0: */ SEMI JOIN input(0) f /* end of filter */";
+  st[2].sql = "SELECT a.c0 FROM input(0) a JOIN input(1) b USING (c0)";
+  reads(&st[1], 0, BR_EX_FILTER);
+  st[2].inputs[0].side = 1;
+  st[2].inputs[1].side = 2;
+  q->runs[1].split_rows = 1000;
+  q->broadcast_bytes = 8 * rows_of_0;
+  sizes(q, 0, bytes);
+  return q;
+}
+
+static void test_rows_are_joined_where_they_are_made(void **state) {
+  (void)state;
+  br_query *q = query_in_place(250); /* rows: an eighth of 8 * 250 bytes */
+  br_arena *a = br_arena_new();
+  char *split = q->runs[1].split_sql[3];
+  assert_true(br_query_adapts(q, 1));
+  br_query_adapt(q, 1);
+  assert_int_equal(q->runs[1].n_tasks, 0);
+  assert_int_equal(q->runs[2].n_tasks, 4);
+  assert_int_equal(q->runs[3].n_tasks, 4); /* reads task by task */
+  assert_ptr_equal(q->runs[2].split_sql[3], split);
+  assert_int_equal(q->runs[2].split_rows, 1000);
+  assert_int_equal(q->runs[1].split_rows, 0);
+  assert_string_equal(q->runs[1].adapted, "runs in stage 2");
+  assert_string_equal(q->runs[2].adapted,
+                      "broadcast join: the other side of stage 1 has 2.0 KiB, each task reads all of it");
+  br_attempt_id id = {.query = 1, .stage = 2, .task = 3, .attempt = 1};
+  Brant__Pb__Task *m = br_task_message(q, &id, version, NULL, a);
+  assert_int_equal(m->n_inputs, 1);
+  assert_int_equal(m->inputs[0]->ref->stage, 0);
+  assert_int_equal(m->inputs[0]->ref->first, 0);
+  assert_int_equal(m->inputs[0]->ref->last, PARTS);
+  assert_int_equal(m->inputs[0]->ref->map_last, 4);
+  assert_true(m->inputs[0]->rows_known);
+  assert_int_equal(m->inputs[0]->rows, 250 / 8 * PARTS);
+  assert_null(strstr(m->sql, "SEMI"));
+  br_query_adapt(q, 2); /* the join is asked for, too: nothing is left to do */
+  assert_int_equal(q->runs[2].n_tasks, 4);
+  br_arena_free(a);
+  br_query_unref(q);
+}
+
+static void test_what_is_large_or_late_is_shuffled(void **state) {
+  (void)state;
+  for (int i = 0; i < 5; i++) {
+    br_query *q = query_in_place(i == 0 ? 300 : 250); /* 0: building that four times is more than reading 1,000 rows */
+    if (i == 1) q->broadcast_bytes--;
+    if (i == 2) q->runs[0].done--;
+    if (i == 3) q->runs[1].started = 1;
+    if (i == 4) q->stages->stages[2].inputs[1].side = 0;
+    br_query_adapt(q, 1);
+    assert_int_equal(q->runs[1].n_tasks, 4);
+    assert_int_equal(q->runs[2].n_tasks, PARTS);
+    assert_null(q->runs[2].adapted);
+    br_query_unref(q);
+  }
+}
+
+/* The stage that goes into the join reads partitions itself: those that go together are read together by the join's tasks. */
+static void test_partitions_are_joined_where_they_are(void **state) {
+  (void)state;
+  uint64_t bytes[PARTS] = {1, 1, 1, 1, 1, 1, 1, 1};
+  br_query *q = query(2, 64 * MIB);
+  br_stage *st = q->stages->stages;
+  st[2].output = BR_EX_HASH; /* stage 2 goes into stage 3, which joins it with stage 0's rows */
+  st[2].partitions = PARTS;
+  st[3].rule = BR_TASKS_PARTITIONS;
+  st[3].inputs[0].kind = BR_EX_HASH;
+  st[3].inputs[0].side = 5;
+  reads(&st[3], 0, BR_EX_HASH);
+  st[3].sql = "SELECT * FROM input(0), input(1)";
+  q->broadcast_bytes = MIB;
+  sizes(q, 0, bytes);
+  sizes(q, 1, bytes);
+  br_query_adapt(q, 2);
+  assert_int_equal(q->runs[2].n_tasks, 0);
+  assert_int_equal(st[3].rule, BR_TASKS_PARTITIONS);
+  assert_int_equal(st[3].n_inputs, 3);
+  br_query_adapt(q, 3);
+  assert_int_equal(q->runs[3].n_tasks, 1);
+  covers(q, 3);
+  br_query_unref(q);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_small_partitions_become_one),
@@ -303,6 +395,9 @@ int main(void) {
       cmocka_unit_test(test_a_large_partition_is_split),
       cmocka_unit_test(test_what_must_be_together_is_not_split),
       cmocka_unit_test(test_a_side_of_two_inputs),
+      cmocka_unit_test(test_rows_are_joined_where_they_are_made),
+      cmocka_unit_test(test_what_is_large_or_late_is_shuffled),
+      cmocka_unit_test(test_partitions_are_joined_where_they_are),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -371,7 +371,8 @@ static br_status read_once(const br_open *o, const char *sql, uint32_t number, b
 
 static br_status check_sources(const br_open *o, const char *sql, br_error *err) {
   for (size_t i = 0; i < o->n_inputs; i++)
-    if (o->inputs[i].kind != BR_EX_BOUNDS) BR_TRY(read_once(o, sql, o->inputs[i].number, err));
+    if (o->inputs[i].kind != BR_EX_BOUNDS && o->inputs[i].kind != BR_EX_WAIT)
+      BR_TRY(read_once(o, sql, o->inputs[i].number, err));
   for (size_t i = 0; i < o->n_steps; i++) BR_TRY(read_once(o, sql, o->steps[i].number, err));
   for (size_t i = 0; i < o->n_scans; i++)
     if (count_tokens(o, sql, o->scans[i].token) != 1)

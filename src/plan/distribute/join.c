@@ -275,6 +275,25 @@ static bool may_filter(const br_dist *d, const join_kind *kind, bool left, const
   return d->o->run_time_filters && unseen && (r->rows < 0 || other->rows < 0 || other->rows <= r->rows);
 }
 
+/* Rows of r may be joined where they are made, once the other side has turned out small (stage/fold.c): so r's stage waits for it, if by
+ * the estimates it is not the larger one. */
+static bool may_wait(const br_dist *d, bool other_may_broadcast, const br_drel *r, const br_drel *other) {
+  return d->o->joins_in_place && other_may_broadcast && r->n_branches == 1 && !br_is_one(r) &&
+         (r->rows < 0 || other->rows < 0 || other->rows <= r->rows);
+}
+
+/* `other` reads hash exchanges. */
+static void add_waits(br_dist *d, br_drel *r, const br_drel *other) {
+  const br_open *from = other->branches[0].open;
+  br_open *o = r->branches[0].open;
+  bool indeterminate = o->indeterminate; /* none of its rows come from there */
+  for (size_t i = 0; i < o->n_inputs; i++)
+    if (o->inputs[i].kind == BR_EX_FILTER) return; /* it waits for that */
+  for (size_t i = 0; i < from->n_inputs; i++)
+    if (from->inputs[i].kind == BR_EX_HASH) br_open_input(d, o, from->inputs[i].producer, BR_EX_WAIT, false);
+  o->indeterminate = indeterminate;
+}
+
 /* Both sides are the same rows and go by the same keys: one stage for both, of what either needs. */
 static bool same_exchange(br_dist *d, br_drel *l, br_drel *r, const br_hash_keys *lk, const br_hash_keys *rk) {
   if (!br_same_work(d, l, r) || lk->n != rk->n) return false;
@@ -296,14 +315,25 @@ static br_status exchange_sides(br_dist *d, const br_node *n, const join_kind *k
   bool share_right = twins || (!right && br_shares_exchange(d, r, rk, into, false));
   bool filter_left = !left && !share_left && !null_matches && may_filter(d, kind, true, l, r);
   bool filter_right = !right && !share_right && !filter_left && !null_matches && may_filter(d, kind, false, r, l);
-  if (filter_left) {
+  bool wait_left = !left && !share_left && !filter_right && may_wait(d, kind->right_may_broadcast, l, r);
+  bool wait_right = !right && !share_right && !filter_left && !wait_left && may_wait(d, kind->left_may_broadcast, r, l);
+  if (filter_left || wait_left) {
     BR_TRY(exchange_unless(d, r, rk, right, as, err));
-    br_add_filter(d, l, n->children[0], lk, r);
+    if (filter_left) br_add_filter(d, l, n->children[0], lk, r);
+    if (wait_left) add_waits(d, l, r);
     return exchange_unless(d, l, lk, left, as, err);
   }
   BR_TRY(exchange_unless(d, l, lk, left, as, err));
   if (filter_right) br_add_filter(d, r, n->children[1], rk, l);
+  if (wait_right) add_waits(d, r, l);
   return exchange_unless(d, r, rk, right, as, err);
+}
+
+/* Rows without a partner that don't show may be left out where they are read. */
+static void mark_null_keys(const br_drel *r, bool unseen) {
+  br_open *o = r->branches[0].open;
+  for (size_t i = 0; i < o->n_inputs && unseen; i++)
+    if (o->inputs[i].kind == BR_EX_HASH) o->inputs[i].null_keys_go = true;
 }
 
 static br_status hash_join(br_dist *d, const br_node *n, const join_kind *kind, br_drel *l, br_drel *r,
@@ -324,6 +354,9 @@ static br_status hash_join(br_dist *d, const br_node *n, const join_kind *kind, 
     for (size_t i = 0; i < count; i++) order[i] = i;
   br_hash_keys lk = picked(d, &pairs->l, order, count), rk = picked(d, &pairs->r, order, count);
   BR_TRY(exchange_sides(d, n, kind, l, r, &lk, &rk, left, right, pairs->null_matches, err));
+  bool inner = !strcmp(kind->name, "INNER") && !pairs->null_matches;
+  mark_null_keys(l, !left && (inner || (!strcmp(kind->name, "RIGHT_SEMI") && !pairs->null_matches)));
+  mark_null_keys(r, !right && (inner || (!strcmp(kind->name, "SEMI") && !pairs->null_matches)));
   br_dkey *lkeys, *rkeys;
   key_columns(d, &lk, &lkeys);
   key_columns(d, &rk, &rkeys);

@@ -121,56 +121,11 @@ static int64_t followed(const br_stage *s) {
   return found;
 }
 
-/* input(k) of `sql` becomes the text `with`, and inputs are numbered anew by `map`. */
-static const char *replaced(br_dist *d, const char *sql, int64_t k, const char *with, const uint32_t *map) {
-  br_buf b = {0};
-  size_t length = 0;
-  int64_t number;
-  for (const char *s = sql; *s; s += length) {
-    length = br_stage_piece(sql, s, &number);
-    if (number < 0)
-      br_buf_add(&b, s, length);
-    else if (number == k)
-      br_buf_str(&b, with);
-    else
-      br_buf_printf(&b, "input(%u)", map[number]);
-  }
-  const char *text = br_arena_strdup(d->arena, br_buf_cstr(&b));
-  br_buf_free(&b);
-  return text;
-}
-
 static bool has_filter_or_bounds(const br_stage *s) {
   for (size_t i = 0; i < s->n_inputs; i++)
-    if (s->inputs[i].kind == BR_EX_FILTER || s->inputs[i].kind == BR_EX_BOUNDS) return true;
+    if (s->inputs[i].kind == BR_EX_FILTER || s->inputs[i].kind == BR_EX_BOUNDS || s->inputs[i].kind == BR_EX_WAIT)
+      return true;
   return false;
-}
-
-/* The consumer c takes the producer p into its text, in place of its input k: p's inputs first, as they are numbered. */
-static void take_in(br_dist *d, br_stage *c, const br_stage *p, int64_t k) {
-  uint32_t *map = br_arena_alloc(d->arena, (c->n_inputs + 1) * sizeof *map);
-  br_stage_input *inputs = br_arena_alloc(d->arena, (p->n_inputs + c->n_inputs + 1) * sizeof *inputs);
-  br_stage_scan *scans = br_arena_alloc(d->arena, (p->n_scans + c->n_scans + 1) * sizeof *scans);
-  size_t n = 0, n_scans = 0;
-  for (; n < p->n_inputs; n++) inputs[n] = p->inputs[n];
-  for (size_t i = 0; i < c->n_inputs; i++) {
-    if ((int64_t)i == k) continue;
-    map[i] = (uint32_t)n;
-    inputs[n] = c->inputs[i];
-    inputs[n].number = (uint32_t)n;
-    n++;
-  }
-  for (size_t i = 0; i < p->n_scans; i++) scans[n_scans++] = p->scans[i];
-  for (size_t i = 0; i < c->n_scans; i++) scans[n_scans++] = c->scans[i];
-  c->sql = replaced(d, c->sql, k, br_block(d, p->sql), map);
-  c->inputs = inputs;
-  c->n_inputs = n;
-  c->scans = scans;
-  c->n_scans = n_scans;
-  c->split_scan = p->split_scan;
-  c->rule = p->rule;
-  c->chance = c->chance || p->chance;
-  c->label = br_arena_printf(d->arena, "%s, %s", p->label, c->label);
 }
 
 static void remove_stage(br_stages *s, uint32_t id) {
@@ -193,7 +148,7 @@ void br_fuse_stages(br_dist *d) {
         count_consumers(d->out, p->id) != 1)
       continue;
     uint32_t id = p->id;
-    take_in(d, c, p, k);
+    *c = br_stage_fold(d->arena, c, (uint32_t)k, p, br_block(d, p->sql));
     remove_stage(d->out, id);
     i--;
   }

@@ -194,9 +194,12 @@ br_status br_dist_top_n(br_dist *d, const br_node *n, br_drel *out, br_error *er
   const char *order;
   BR_TRY(br_walk(d, n->children[0], out, err));
   if (!br_is_one(out)) {
+    const br_branch *before = out->branches;
     BR_TRY(br_order_text(d, br_j_get(n->json, "orders"), out, "t", &order, err));
     br_wrap_text(d, out, "SELECT * FROM ",
                  br_arena_printf(d->arena, " ORDER BY %s LIMIT %llu", order, (unsigned long long)rows));
+    for (size_t i = 0; i < out->n_branches; i++) /* the top rows are among those of the parts */
+      br_keep_sides(out->branches[i].open, before[i].sql, out->branches[i].sql);
     br_label_all(d, out, "local top-n");
     if (out->rows < 0 || out->rows > (double)rows) br_set_rows(out, (double)rows);
     out->ordered = false;

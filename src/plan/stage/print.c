@@ -8,7 +8,8 @@
 #include <string.h>
 
 const char *br_exchange_name(br_exchange_kind k) {
-  static const char *const names[] = {"FORWARD", "HASH", "RANGE", "SINGLE", "BROADCAST", "BOUNDS", "FILTER", "RESULT"};
+  static const char *const names[] = {"FORWARD", "HASH",   "RANGE", "SINGLE", "BROADCAST",
+                                      "BOUNDS",  "FILTER", "WAIT",  "RESULT"};
   return (size_t)k < sizeof names / sizeof *names ? names[k] : "?";
 }
 
@@ -49,6 +50,8 @@ static void print_exchange(br_buf *out, const br_stage *producer, const br_stage
   if (in->kind == BR_EX_FILTER)
     br_buf_printf(out, " (keys of the join's other side, if they turn out few%s)",
                   in->n_ranges ? "; what lies between the least and the greatest" : "");
+  else if (in->kind == BR_EX_WAIT)
+    br_buf_str(out, " (the join's other side: if it turns out small, this stage goes into the join)");
   else if (producer->why)
     br_buf_printf(out, " (%s)", producer->why);
   br_buf_char(out, '\n');

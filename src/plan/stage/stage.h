@@ -18,6 +18,8 @@ typedef enum br_exchange_kind {
   BR_EX_BOUNDS, /* like broadcast, but given to the consumer's range sink, not to its SQL: partitions - 1 BLOBs in order */
   BR_EX_FILTER, /* a HASH output whose keys are all read by every consumer task, to drop rows that find no partner later; a help
                  * that the coordinator takes away (br_stage_without_filter) when the true sizes don't pay for it */
+  BR_EX_WAIT, /* a HASH output that is not read: how large it is decides whether this stage goes into the join that reads it
+                * (fold.c). The last inputs of a stage, dropped once that is known */
   BR_EX_RESULT /* to the caller */
 } br_exchange_kind;
 
@@ -57,6 +59,7 @@ typedef struct br_stage_input {
   size_t n_keys;
   const br_filter_key *ranges; /* FILTER: of those keys that have an order which can be told in numbers */
   size_t n_ranges;
+  bool null_keys_go; /* HASH: a row with a NULL among its keys has no part in what the stage makes */
 } br_stage_input;
 
 typedef struct br_stage_scan {
@@ -136,6 +139,7 @@ typedef struct br_distribute_options {
   double sort_one_task_rows; /* fewer estimated rows: gather and sort in one task; 0: always by ranges */
   bool two_step_aggregate;
   bool run_time_filters;   /* FILTER inputs where a join's other side may be much smaller */
+  bool joins_in_place;     /* and WAIT inputs, where there is no filter */
   uint32_t spread;         /* tasks that few rows of one task are spread over for users' functions; 0, 1: not */
   const br_udf *functions; /* that the plan calls: br_plan_steps has had its turn */
   size_t n_functions;
@@ -183,6 +187,18 @@ bool br_stage_numbers_rows(const br_stage *s);
 bool br_stage_splittable(const br_stage *s);
 /* `sql` is the stage's, or one task's of it. In the arena. */
 char *br_stage_pass_sql(br_arena *arena, const br_stage *s, const char *sql, uint32_t passes, uint32_t pass);
+/* ---- fold.c: a stage within its only reader, as a part of that one's text. In the arena.
+ * The reader with `item`, the producer's rows as an item of FROM, in the place of an input. The producer's inputs and scans come first,
+ * with their numbers; its tasks are the reader's. Neither has steps. */
+br_stage br_stage_fold(br_arena *arena, const br_stage *reader, uint32_t input, const br_stage *producer,
+                       const char *item);
+/* Do the producer's rows go by hash to one join alone, which may instead have them where they are made, and its other sides whole in
+ * each task? Then reader and input say where. */
+BR_MUST_USE bool br_stage_may_join_in_place(const br_stages *s, uint32_t producer, uint32_t *reader, uint32_t *input);
+/* The reader as such a join. */
+br_stage br_stage_join_in_place(br_arena *arena, const br_stages *s, uint32_t producer, uint32_t reader,
+                                uint32_t input);
+
 /* The length of the piece of a stage's SQL at `at` (inside sql): a quoted text or name, `input(k)` (*input is k, else -1), or one
  * byte. */
 size_t br_stage_piece(const char *sql, const char *at, int64_t *input);
