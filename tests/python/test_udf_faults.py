@@ -319,13 +319,6 @@ def test_the_log_of_a_worker_says_what_failed(capfd):
         wait_for(logged, "the line in the worker's log")
 
 
-def test_too_much_to_send(s):
-    table = os.urandom(15 << 20)
-    f = brant.func(lambda x: table[x], return_dtype=int)
-    text = fails(s, f)
-    assert "takes 157" in text and "let it load large data itself" in text
-
-
 NOTEBOOK = """
 import brant
 scale = 3
