@@ -52,6 +52,8 @@ class Actions:
 
     def show(self, n: int = SHOWN_ROWS, truncate: bool | int = True) -> None:
         """Print the first n rows. truncate: how many characters of a value are shown; False: all, and all columns."""
+        if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+            raise invalid(f"show() takes a number of rows, 0 or more, not {n!r}")
         print(self._preview(n, truncate))
 
     def _preview(self, n=SHOWN_ROWS, truncate=True):

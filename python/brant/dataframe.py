@@ -459,8 +459,7 @@ class DataFrame(Actions):
         return self.join(other, how="cross", prefix=prefix, suffix=suffix)
 
     def _set(self, other, word, by_name=False):
-        if not isinstance(other, DataFrame):
-            raise invalid(f"expected a DataFrame, not a {type(other).__name__}")
+        other = _frame_of(other, word, self._own_session)
         mine, theirs = self._names(), other._names()
         if not by_name and len(mine) != len(theirs):
             raise invalid(f"{word}: the frames have {len(mine)} and {len(theirs)} columns")
@@ -470,6 +469,7 @@ class DataFrame(Actions):
 
     def concat(self, other: DataFrame) -> DataFrame:
         """The rows of this, then those of the other, which has the same columns."""
+        other = _frame_of(other, "concat", self._own_session)
         mine, theirs = self._names(), other._names()
         if [n.lower() for n in mine] != [n.lower() for n in theirs]:
             raise invalid(f"concat: the columns differ: {', '.join(mine)} and {', '.join(theirs)}; union_all_by_name fills up with NULL")
@@ -610,6 +610,11 @@ def _summary(name, kind):
     if numeric:
         values["std"] = f"stddev({c}){finite}"
     return "{" + ", ".join(f"{n}: CAST({values.get(n, 'NULL')} AS {t})" for n, t in _SUMMARY.items()) + "}"
+
+
+def _frame_of(other, what, session):
+    from brant.io import frame_of
+    return frame_of(other, what, session)
 
 
 def _has(level, clause):

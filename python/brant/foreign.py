@@ -45,6 +45,7 @@ _FRAME = {
     "rolling": "col('x').mean().over(order_by='t', rows=(-2, 0))",
 }
 _GROUPED = {
+    "show": "agg(…), count(), sum(…) first", "collect": "agg(…), count(), sum(…) first", "to_pandas": "agg(…), count(), sum(…) first",
     "apply": "agg(col('x').agg_list()) and a function over the lists",
     "map_groups": "agg(col('x').agg_list()) and a function over the lists", "nunique": "count_distinct(…)", "n_unique": "count_distinct(…)",
     "size": "count()", "std": "stddev(…)", "collect_list": "agg_list(…)", "pivot": "df.pivot(group_by, pivot_col, value_col, agg_fn)",

@@ -553,6 +553,9 @@ def _integers(values):
 
 def from_pylist(rows: Sequence[Mapping[str, Any]], *, session: Session | None = None) -> DataFrame:
     """A list of dicts, a row each; what a row does not have is NULL."""
+    wrong = next((r for r in rows if not hasattr(r, "keys")), None)
+    if wrong is not None:
+        raise invalid(f"a row is a dict of column and value, not {wrong!r:.100}; columns of values: from_pydict")
     names = list(dict.fromkeys(n for r in rows for n in r))
     if not names:
         raise invalid("the rows have no columns")
@@ -573,6 +576,13 @@ def from_any(data, *, session=None):
     if isinstance(data, list) and data and isinstance(data[0], dict):
         return from_pylist(data, session=session)
     return from_arrow(data, session=session)
+
+
+def frame_of(data, what, session):
+    """The other frame of a method: a DataFrame, or what pandas, polars and pyarrow have of tables."""
+    if not _is_data(data):
+        raise invalid(f"{what}: expected a DataFrame, not a {type(data).__module__}.{type(data).__qualname__}")
+    return from_any(data, session=session)
 
 
 def concat(frames: Iterable[DataFrame]) -> DataFrame:

@@ -96,9 +96,8 @@ def _made(left, right, words, conditions, columns, shown, udfs):
 
 def join(left, right, on, how, left_on, right_on, prefix, suffix, null_equals_null, strategy):
     """See DataFrame.join."""
-    from brant.dataframe import DataFrame
-    if not isinstance(right, DataFrame):
-        raise invalid(f"join: expected a DataFrame, not a {type(right).__name__}")
+    from brant.io import frame_of
+    right = frame_of(right, "join", left._own_session)
     kind = _HOW.get(how)
     if kind is None:
         if how == "asof":
@@ -138,9 +137,8 @@ def _side(e, alias):
 
 def join_asof(left, right, on, left_on, right_on, by, left_by, right_by, strategy, allow_exact_matches, how, prefix, suffix):
     """See DataFrame.join_asof."""
-    from brant.dataframe import DataFrame
-    if not isinstance(right, DataFrame):
-        raise invalid(f"join_asof: expected a DataFrame, not a {type(right).__name__}")
+    from brant.io import frame_of
+    right = frame_of(right, "join_asof", left._own_session)
     if strategy not in ("backward", "forward", "nearest"):
         raise invalid(f"strategy must be backward, forward or nearest, not {strategy!r}")
     if how not in ("left", "inner"):

@@ -95,6 +95,9 @@ class Session:
                  executors: int = 0, settings: Mapping[str, Any] | None = None, progress: bool | None = None) -> None:
         self._progress, self._at_close = progress, []
         self.interpreter = sys.executable or "python3"  # of functions that name none; None: each worker's own
+        for name, n in (("workers", workers), ("threads", threads), ("external_workers", external_workers), ("executors", executors)):
+            if not hasattr(n, "__index__") or n < 0:
+                raise errors.InvalidError(f"{name} is a number, 0 or more, not {n!r}", "INVALID", "USER")
         host, port = listen or (None, 0)
         if isinstance(memory, str):
             from brant.udf import bytes_of

@@ -70,7 +70,10 @@ class _Options:
     """What a decorator was given, checked."""
 
     def __init__(self, *, return_dtype=None, batch=False, batch_size=None, format=None, concurrency=None, max_concurrency=None, cpus=None,
-                 gpus=None, memory=None, max_retries=None, on_error=None, timeout=None, deterministic=None, interpreter=None, name=None):
+                 gpus=None, memory=None, max_retries=None, on_error=None, timeout=None, deterministic=None, interpreter=None, name=None, **wrong):
+        if wrong:
+            known = [n for n in inspect.signature(_Options).parameters if n != "wrong"]
+            raise _invalid(f"functions have no option {', '.join(map(repr, wrong))}; there are {', '.join(known)}")
         seconds = timeout.total_seconds() if isinstance(timeout, datetime.timedelta) else timeout
         self.return_dtype, self.batch, self.name = return_dtype, bool(batch), name
         self.batch_size = 0 if batch_size is None else _number("batch_size", batch_size, 1)
@@ -279,8 +282,14 @@ class _Callable:
         formats = [self._arguments[min(i, len(self._arguments) - 1)] for i in positions] if self._arguments else []
         function = self._function(fixed, formats)
         e = expr.call(function.name, *columns, udfs=(function,))
-        e.name = columns[0].name or (self._fn.__name__ if self._fn.__name__ != "<lambda>" else columns[0].output_name())
+        e.name = columns[0].name or (self._shown_name(columns[0]))
         return e.explode() if self._call.endswith("generator") else e
+
+    def _shown_name(self, first):
+        """Of its column, unless the first argument or the user gives it one."""
+        if self._fn.__name__ == "<lambda>":
+            return first.output_name()
+        return self._owner._cls.__name__ if self._owner and self._fn.__name__ == "_brant_call" else self._fn.__name__
 
     def _function(self, fixed, formats):
         o, owner = self._options, self._owner
@@ -399,6 +408,9 @@ class _Class:
         functools.update_wrapper(self, cls, updated=())
 
     def __call__(self, *args, **kwargs):
+        if _has_expr(args, kwargs):
+            name = self._cls.__name__
+            raise _invalid(f"{name}(…) makes the object, once a process; columns go to its methods: {name}(…)(col(…)), {name}(…).method(col(…))")
         return _Instance(self, args, kwargs)
 
     def __repr__(self):

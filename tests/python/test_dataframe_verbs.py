@@ -409,3 +409,33 @@ def test_values_are_shown_whole_when_asked(session, capsys):
         assert "a" * 5000 + "⏎zzz" in out and repr(b"\0" * 40) in out and "…" not in out
     brant.from_pydict(wide, session=session).show(truncate=False)
     assert "column_037" in capsys.readouterr().out
+
+
+def test_frames_of_others_beside_ours(session):
+    import pandas
+    import polars
+    df = brant.from_pydict({"id": [1, 2]}, session=session)
+    for other in (pandas.DataFrame({"id": [2, 3]}), polars.DataFrame({"id": [2, 3]}), pa.table({"id": [2, 3]})):
+        assert df.join(other, on="id").to_pydict() == {"id": [2]} and sorted(df.concat(other).to_pydict()["id"]) == [1, 2, 2, 3]
+        assert sorted(df.union(other).to_pydict()["id"]) == [1, 2, 3] and df.join_asof(other, on="id").count_rows() == 2
+    for wrong in (lambda: df.join([1], on="id"), lambda: df.concat({"id": [1]}), lambda: df.union(3), lambda: df.join_asof(None, on="id")):
+        with pytest.raises(brant.Error, match="expected a DataFrame, not a builtins"):
+            wrong()
+
+
+def test_more_mistakes_have_words(session):
+    @brant.cls
+    class M:
+        def __call__(self, x: int) -> int:
+            return x + 1
+
+    df = brant.range(2, session=session)
+    assert df.select(M()(col("id"))).to_pydict() == {"M": [1, 2]}
+    for wrong, words in ((lambda: M(col("id")), r"M\(…\)\(col"), (lambda: brant.func(lambda x: x, retries=3), "no option 'retries'.*max_retries"),
+                         (lambda: brant.from_pylist([1, 2]), "a row is a dict"), (lambda: df.show("5"), "number of rows"),
+                         (lambda: brant.Session(workers=-1), "workers"), (lambda: brant.Session(threads="2"), "threads"),
+                         (lambda: df.repartition("id"), r"repartition\(8")):
+        with pytest.raises(brant.Error, match=words):
+            wrong()
+    with pytest.raises(AttributeError, match="first"):
+        df.group_by("id").show()

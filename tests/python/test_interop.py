@@ -233,6 +233,15 @@ def _resident():
         return int(f.read().split()[1]) * resource.getpagesize()
 
 
+def test_results_are_not_copied(session):
+    """What pyarrow has of a result is the engine's memory: its own pool gets nothing."""
+    before = pa.total_allocated_bytes()
+    t = session.execute(TEN_MEGABYTES).arrow()
+    assert t.nbytes > 9 << 20 and pa.total_allocated_bytes() - before < 1 << 20
+    polars_too = polars.DataFrame(session.execute(TEN_MEGABYTES).reader().read_all())
+    assert polars_too.height == 220000 and pa.total_allocated_bytes() - before < 1 << 20
+
+
 def test_batches_outlive_their_query_and_session():
     with brant.Session(workers=1, threads=1, memory=1 << 30, distribute="always") as s:
         batches = list(s.execute("select i, 'x' || i as s from range(50000) t(i) order by i").batches())

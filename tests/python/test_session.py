@@ -88,6 +88,28 @@ def test_ctrl_c_stops_a_query(session):
     assert session.execute("select 1 as a").arrow().to_pydict() == {"a": [1]}
 
 
+def test_others_run_while_the_engine_does():
+    """The GIL is free: a thread of Python counts while this one waits, for a query on workers and for one in this process."""
+    for distribute in ("always", "never"):
+        with brant.Session(workers=1, threads=1, distribute=distribute, progress=False) as s:
+            counted, over = [0], threading.Event()
+
+            def count(counted=counted, over=over):
+                while not over.is_set():
+                    counted[0] += 1
+                    time.sleep(0.001)
+
+            t = threading.Thread(target=count)
+            r = s.execute("select sum(hash(i * 7)) as h from range(60000000) t(i)")
+            t.start()
+            begin = time.monotonic()
+            r.arrow()
+            took = time.monotonic() - begin
+            over.set()
+            t.join()
+            assert took > 0.1 and counted[0] > took * 50, (distribute, took, counted)  # of up to 1,000 a second
+
+
 def test_cancel_from_another_thread(session):
     r = session.execute("select count(*) from range(100000000) a(i) join range(1000) b(j) on a.i % 7 <> b.j")
     threading.Timer(0.1, r.cancel).start()

@@ -200,6 +200,20 @@ def test_three_processes_on_two_cores_of_one_worker(s):
     assert t.to_pylist() == [{"s": sum(range(3000))}]
 
 
+def test_processes_take_cores():
+    """A worker of two threads runs as many processes as their cpus fit into these."""
+    def pids(own, cpus):
+        @brant.func(cpus=cpus, batch_size=50)
+        def slow(x: int) -> int:
+            time.sleep(0.002)
+            return os.getpid()
+
+        return run(own, "select count(distinct {0}(i))::bigint n from range(2000) t(i)", slow).to_pylist()[0]["n"]
+
+    with brant.Session(workers=1, threads=2, memory=1 << 30, distribute="always") as own:
+        assert [pids(own, 2), pids(own, 1)] == [1, 2]
+
+
 def test_stateful_functions_and_partitions(s):
     @brant.cls
     class Count:
