@@ -125,13 +125,13 @@ static br_status run_and_drop(brant_session *s, br_query *q, br_error *err) {
   br_batch *b = NULL;
   BR_TRY(br_shared_open(s, q, err));
   br_driver_submit(s->driver, q);
-  atomic_store(&s->explaining, q->id); /* brant_interrupt stops it */
+  atomic_store(&s->awaited, q->id); /* brant_interrupt stops it */
   br_status status = br_rows_open(s, q, &rows, err);
   if (status == BR_OK) status = br_session_check_interrupt(s, err);
   if (status != BR_OK) goto done;
   while ((status = br_rows_next(rows, &b, err)) == BR_OK && b != NULL) br_batch_unref(b);
 done:
-  atomic_store(&s->explaining, 0);
+  atomic_store(&s->awaited, 0);
   br_rows_free(rows);
   return status;
 }

@@ -80,8 +80,8 @@ struct brant_session {
   br_texts writable; /* attached for writing: this process alone has them */
   br_texts prepared_names, prepared_texts; /* PREPARE */
   br_texts setting_names, setting_values;  /* DuckDB settings that the caller changed and that may change results */
-  _Atomic uint64_t explaining;             /* the query that EXPLAIN ANALYZE runs; 0: none */
-  struct br_dataset **datasets;            /* by name */
+  _Atomic uint64_t awaited;     /* the query that a call waits for: EXPLAIN ANALYZE, a table that is filled; 0: none */
+  struct br_dataset **datasets; /* by name */
   size_t n_datasets, cap_datasets;
   struct br_store *store; /* of rows that the caller gave; NULL until there are some */
   char *store_dir;

@@ -284,11 +284,11 @@ br_status br_session_check_interrupt(brant_session *s, br_error *err) {
 void brant_interrupt(brant_session *s) {
   atomic_store(&s->interrupted, true);
   br_session_cancel(s->db);
-  uint64_t explained = atomic_load(&s->explaining);
-  if (explained == 0) return;
+  uint64_t awaited = atomic_load(&s->awaited);
+  if (awaited == 0) return;
   br_error why;
   br_fail(&why, BR_CANCELLED, BR_BLAME_USER, "the query was cancelled");
-  br_driver_cancel(s->driver, explained, &why);
+  br_driver_cancel(s->driver, awaited, &why);
 }
 
 void br_session_ref(brant_session *s) { atomic_fetch_add(&s->refs, 1); }

@@ -18,6 +18,7 @@
 struct br_storing {
   brant_session *session;
   br_prepared *plan; /* borrowed */
+  uint64_t id;       /* of the query; 0: not submitted */
   br_rows *rows;
   br_run_input input;
   char *sql;
@@ -33,7 +34,10 @@ static br_status start_query(br_storing *x, br_error *err) {
   BR_TRY(br_session_check_interrupt(s, err));
   BR_TRY(br_shared_open(s, q, err));
   br_driver_submit(s->driver, q);
-  return br_rows_open(s, q, &x->rows, err);
+  atomic_store(&s->awaited,
+               x->id = q->id); /* brant_interrupt stops it: DuckDB, which it stops too, waits for these rows */
+  BR_TRY(br_rows_open(s, q, &x->rows, err));
+  return br_session_check_interrupt(s, err);
 }
 
 static char *over_rows(const br_query *q, const char *sql, const br_stored_text *t) {
@@ -81,6 +85,8 @@ br_status br_storing_run(br_storing *x, br_local_stream **out, br_error *err) {
 
 void br_storing_free(br_storing *x) {
   if (x == NULL) return;
+  uint64_t mine = x->id;
+  if (mine != 0) atomic_compare_exchange_strong(&x->session->awaited, &mine, 0);
   br_local_stream_free(x->stream);
   br_rows_free(x->rows);
   free(x->sql);

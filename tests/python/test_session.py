@@ -88,6 +88,39 @@ def test_ctrl_c_stops_a_query(session):
     assert session.execute("select 1 as a").arrow().to_pydict() == {"a": [1]}
 
 
+ENDLESS = "select sum(hash(a.i + b.j)) as n from range(10000000) a(i), range(1000000) b(j)"
+
+
+@pytest.mark.parametrize("what", ["create table x as ", "insert into t ", "create temp table x as ", "explain analyze ", "show", "write", "count", "rows",
+                                  "stream"])
+def test_ctrl_c_stops_whatever_waits(what, tmp_path):
+    """And the session goes on; so does a deadline, where the statement runs at once."""
+    with brant.Session(workers=2, threads=1, distribute="always", progress=False) as s:
+        s.execute("create table t (n hugeint)").arrow()
+        struck = []
+
+        def strike(text):
+            if "task_started" in text and not struck:
+                struck.append(1)
+                os.kill(os.getpid(), signal.SIGINT)
+
+        df = brant.sql(ENDLESS, session=s)
+        assert df.columns == ["n"]
+        s.subscribe(strike)
+        calls = {"show": df.show, "write": lambda: df.write_parquet(tmp_path / "x.parquet"), "count": df.count_rows, "rows": lambda: list(df.iter_rows()),
+                 "stream": lambda: pa.table(df), "explain analyze ": lambda: df.explain(analyze=True)}
+        call = calls.get(what, lambda: brant.sql(what + ENDLESS, session=s))
+        with pytest.raises((KeyboardInterrupt, OSError) if what == "stream" else KeyboardInterrupt):  # a C stream can carry words alone
+            call()
+        assert struck and not list(tmp_path.iterdir())
+        if "into" in what or "table" in what:
+            s.set("timeout_ms", 1500)
+            with pytest.raises(brant.errors.QueryTimeoutError):
+                call()
+            s.set("timeout_ms", 0)
+        assert s.execute("select count(*) as n from t").arrow().to_pydict() == {"n": [0]}
+
+
 def test_others_run_while_the_engine_does():
     """The GIL is free: a thread of Python counts while this one waits, for a query on workers and for one in this process."""
     for distribute in ("always", "never"):
