@@ -107,8 +107,11 @@ select first(d) from t where a = 10;
 select avg(dt), avg(ts) from t;
 -- hash: 2 stages, HASH 1
 select k, count(distinct b), sum(distinct a), count(*) from t group by k;
--- hash: 2 stages, SINGLE 1
+-- hash: 3 stages, HASH 1, SINGLE 1
 select count(distinct b), count(distinct k), sum(distinct k) from t;
+select count(distinct b) filter (where a > 3), count(distinct k), sum(b), count(*), avg(distinct a) from t;
+select count(distinct b) filter (where a > 3), sum(distinct b) filter (where a > 3) from t;
+select k, count(distinct b) filter (where a > 3), min(a) from t group by k;
 -- hash: 3 stages, HASH 1, SINGLE 1
 -- whole: 2 stages, SINGLE 1
 select count(distinct b) from t;

@@ -117,6 +117,35 @@ def test_aggregates(both, table):
 
 
 @pytest.mark.parametrize("table", list(TABLES))
+def test_several_distinct_arguments(both, table):
+    """Of values that are NULL, all equal, in every task or in one; beside aggregates of all rows, and with conditions of their own."""
+    check(both, f"select count(distinct k), count(distinct v), sum(distinct g) from {table}",
+          f"select count(distinct k), sum(distinct v % 7), avg(distinct g), count(*), sum(v), avg(v), min(k), count(k) filter (where g = 1) from {table}",
+          f"select count(distinct k) filter (where g = 1), count(distinct k) filter (where v > 4), count(distinct k), bool_or(v > 3) from {table}",
+          f"select count(distinct k) filter (where g = 1) from {table}",
+          f"select g, count(distinct k) filter (where v % 2 = 0), count(*) from {table} group by g",
+          f"select count(distinct k::double), count(distinct k::varchar), count(distinct [k, g]), "
+          f"count(distinct case when v % 2 = 0 then -0.0 else 0.0 end) from {table}",
+          f"select count(distinct k), count(distinct g), median(v), count(distinct (k, g)) from {table}")
+
+
+@pytest.mark.parametrize("table", list(TABLES))
+def test_recursion(both, table):
+    """What doesn't depend on the rounds is computed before them: first terms, tables that a round joins with, aggregates of them."""
+    step = "(select case when v % 3 = 0 then k else v % 37 end as a, max(v % 41) as b from {} group by 1)"
+    for b in ("few", "none", "nulls"):
+        check(both, f"with recursive r(n, d) as (select k, 0 from {table} union select s.b, d + 1 from r join {step.format(b)} s on s.a = r.n where d < 4) "
+                    f"select n, d, count(*) from r group by all")
+    check(both, f"with recursive r(n) as (select 1 union all select n + (select count(*) from {table}) + 1 from r where n < 700) select * from r",
+          f"with recursive c as materialized (select k, g from {table}), r(n) as (select max(g) from c union select c.k from r join c on c.g = r.n) "
+          f"select r.n, c.k from r left join c on c.k = r.n",
+          f"with recursive r(n, d) as (select distinct k, 0 from {table} union all select n + 1, d + 1 from r where d < 3 and n not in (select k from few "
+          f"where k is not null)) select n, d, count(*) from r group by all",
+          f"select v, (with recursive r(n) as (select few.v union select n + 10 from r where n < few.v + (select count(*) from {table})) "
+          f"select count(*) from r) from few")
+
+
+@pytest.mark.parametrize("table", list(TABLES))
 def test_rows(both, table):
     check(both, f"select distinct k, g from {table}", f"select distinct on (k) k, max(v) over (partition by k) from {table}",
           *(f"select k, g from {table} {op} select k, g from {b}" for op in ("union", "union all", "except", "except all", "intersect", "intersect all")
@@ -135,6 +164,37 @@ def test_windows_over_all(both, table):
           f"select count(*), sum(r), count(distinct r) from (select row_number() over () as r from {table})")
     if table != "same":  # which of its rows has which number is open
         check(both, f"select k, v, row_number() over (order by k, v) from {table} order by k, v", ordered=True)
+
+
+@pytest.mark.parametrize("table", [t for t in TABLES if t != "same"])
+def test_windows_that_pass_over_nulls(both, table):
+    order = "order by v"
+    check(both, f"select v, last_value(k ignore nulls) over ({order}), first_value(k ignore nulls) over ({order}), lag(k ignore nulls) over ({order}), "
+                f"lead(k, 3 ignore nulls) over ({order}), lag(k, 12, -1 ignore nulls) over ({order}) from {table}",
+          f"select v, last_value(k ignore nulls) over ({order} desc rows unbounded preceding), first_value(k ignore nulls) over ({order} rows between "
+          f"unbounded preceding and unbounded following), last_value(k ignore nulls) over ({order} rows between unbounded preceding and unbounded following) "
+          f"from {table}",
+          f"select v, last_value(g ignore nulls) over (order by g), "
+          f"first_value(v) over ({order} rows between unbounded preceding and 1 preceding) from {table}",
+          f"select v, lag(k, 40 ignore nulls) over ({order}), lead(k, 900, 5 ignore nulls) over ({order}) from {table}")
+
+
+@pytest.mark.parametrize("table", [t for t in TABLES if t != "same"])
+def test_moving_frames(both, table):
+    """Rows before and behind that lie in one other task, in several, or in none."""
+    def over(frame):
+        return f"over (order by v rows between {frame})"
+    check(both, f"select v, sum(v) {over('3 preceding and 2 following')}, avg(k) {over('10 preceding and current row')}, "
+                f"max(k) {over('5 preceding and 2 preceding')}, count(*) {over('2 following and 5 following')}, min(g) {over('current row and 4 following')}, "
+                f"sum(v) {over('700 preceding and 150 following')} from {table}",
+          f"select v, list(k) {over('1 preceding and 1 following')}, nth_value(k, 2) {over('1 preceding and current row')}, "
+          f"median(v) {over('4 preceding and current row')}, first_value(k ignore nulls) {over('2 preceding and 2 following')}, "
+          f"count(distinct g) {over('9 preceding and 1 following')}, "
+          f"sum(v) {over('3 preceding and 3 following exclude current row')}, sum(v) filter (where g = 1) {over('6 preceding and 1 preceding')} from {table}",
+          f"select v, sum(v) {over('2 preceding and current row')}, row_number() over (order by v), lag(v, 2) over (order by v), sum(v) over (order by v), "
+          f"count(*) over (), rank() over (partition by g order by v) from {table}",
+          f"select k, v, sum(v) over (order by k desc nulls first, v rows between 3 preceding and 2 following) from {table}",
+          f"select count(s), sum(s), min(s) from (select sum(1) over (rows between 3 preceding and 2 following) as s from {table})")
 
 
 @pytest.mark.parametrize("table", list(TABLES))

@@ -83,6 +83,11 @@ QUERIES = [
     ("a total and a window by key", "B1 F1 H1 S1", "select v, sum(v) over (), rank() over (partition by k order by v) from a"),
     ("windows by two keys", "H2", "select v, sum(v) over (partition by k), sum(v) over (partition by g) from a"),
     ("neighbours", "B1 F2 R1 S2 b1", "select v, lag(k) over (order by v), lead(v, 3) over (order by v), ntile(10) over (order by v) from a"),
+    ("values before and behind", "B1 F2 R1 S2 b1",
+     "select v, last_value(k ignore nulls) over (order by v), sum(k) over (order by v rows between 3 preceding and 1 following) from a"),
+    ("counts of different values of two columns", "H1 S1", "select count(distinct k), count(distinct g), sum(v) from a"),
+    ("rounds over an aggregate", "H1 S2",
+     "with recursive r(n) as (select 0 union select x.m % 97 from r join (select k, max(v) m from a group by k) x on x.k = r.n) select count(*) from r"),
     ("top n", "S1", "select k, v from a order by v desc, k limit 5"),
     ("group by and top n", "H1 S1", "select k, sum(v) s from a group by k order by s desc, k limit 5"),
     # one task or none

@@ -27,6 +27,8 @@ typedef struct br_emit_options {
   /* CTE_REF and DELIM_GET: text for a reference whose definition is not inside the text being emitted (NULL: it is inside,
    * print the name): `input(3)`, or a whole SELECT with columns c0... */
   const char *(*reference)(void *arg, const br_node *ref);
+  /* br_emit_tree: text for a whole subtree, which is then not printed; NULL: it is printed. */
+  const char *(*subtree)(void *arg, const br_node *node);
   void *arg;
 } br_emit_options;
 br_emit *br_emit_new(br_arena *arena, const br_emit_options *o);
@@ -67,6 +69,7 @@ BR_MUST_USE br_status br_emit_constant(const json_t *value, br_buf *out, br_erro
 #define BR_MARKER_BROADCAST "__brant_broadcast"
 bool br_is_marker(const char *function);
 
+#define BR_PRUNE_FILES "__files__"
 /* The source of a scan, for splits: which files or table it reads. */
 typedef enum br_scan_kind { BR_SCAN_PARQUET, BR_SCAN_TABLE, BR_SCAN_WARC, BR_SCAN_DATASET, BR_SCAN_TEXT } br_scan_kind;
 typedef struct br_scan {
@@ -76,7 +79,10 @@ typedef struct br_scan {
   const char *
       options; /* PARQUET, WARC: text after the file list, ", binary_as_string := true" or ""; TEXT: the reader's call */
   const char *catalog, *schema, *table; /* TABLE; table is a DATASET's name */
-  bool whole_files_only;                /* uses filename or file_index: don't cut inside a file */
+  /* PARQUET: which row groups hold no row that passes the scan's filters, a condition over a row m of parquet_metadata();
+   * BR_PRUNE_FILES in it stands for the list of files. NULL: none. */
+  const char *prune;
+  bool whole_files_only; /* uses filename or file_index: don't cut inside a file */
   bool unsplittable;
   const char *why;      /* e.g. file_index, reservoir sample */
   bool file_row_number; /* the scan itself asks for it */

@@ -51,6 +51,8 @@ static const char *delim_join(br_emit *e, const br_node *n) {
 }
 
 static br_rel tree(br_emit *e, const br_node *n) {
+  const char *given = e->options.subtree ? e->options.subtree(e->options.arg, n) : NULL;
+  if (given) return relation(n, given);
   if (n->kind == BR_NODE_DELIM_JOIN) return relation(n, delim_join(e, n));
   br_rel *children = br_arena_alloc(e->arena, (n->n_children + 1) * sizeof *children);
   for (size_t i = 0; i < n->n_children; i++) children[i] = tree(e, n->children[i]);

@@ -5,19 +5,31 @@
  * DISTINCT has nothing left to do. With GROUP BY the rows go by its keys and the result is complete there; without, they go
  * by x, and the tasks' results are merged in one task.
  *
- * Threads: none. Bounds: none.
+ * Several arguments without GROUP BY: a grouping set for each, and the set () for the other aggregates; a row's set is one more
+ * key. The argument of a call with FILTER is NULL where its condition is not met: all calls that are known here pass over NULLs.
+ *
+ * Threads: none. Bounds: max_arguments.
  */
 #include "plan/distribute/distribute.h"
 
 #include <string.h>
 
+enum { max_arguments = 16 };
+
+typedef struct argument {
+  const json_t *value, *condition; /* condition of FILTER, or NULL */
+} argument;
+
 typedef struct reduction {
   const br_node *n;
   size_t n_groups, n_calls;
-  const json_t *argument; /* x */
-  size_t n_columns;       /* of the reduced rows: groups, x, partial results of the plain aggregates */
+  argument arguments[max_arguments]; /* different ones; column n_groups + i */
+  size_t n_arguments;
+  size_t n_keys;    /* of the reduced rows: groups, arguments, the set's number if there are several arguments */
+  size_t n_columns; /* n_keys, then partial results of the plain aggregates */
+  bool plain_calls; /* there are some */
   json_t **types;
-  const char **merges; /* [n_columns] "sum(t.c3)", NULL for groups and x */
+  const char **merges; /* [n_columns] "sum(t.c3)", NULL for keys */
   size_t *first;       /* [n_calls] a plain aggregate's first column */
   const char **finals; /* [n_calls] over the rows that the last step reads; NULL: `plain` as it is */
   br_rel child;        /* what the calls' own arguments refer to */
@@ -28,11 +40,24 @@ static const json_t *call_at(const br_node *n, size_t i) { return br_j_at(n->jso
 
 static bool is_distinct(const json_t *call) { return br_j_is(call, "aggregate_type", "DISTINCT"); }
 
+static bool of_sets(const reduction *r) { return r->n_arguments > 1; }
+
+/* GROUPING() of the set (). */
+static unsigned long long empty_set(const reduction *r) { return (1ull << r->n_arguments) - 1; }
+
+static bool writable(const json_t *type) {
+  br_buf b = {0};
+  br_error ignored;
+  bool ok = type && br_emit_type(type, &b, &ignored) == BR_OK;
+  br_buf_free(&b);
+  return ok;
+}
+
 static bool reducible(const json_t *call) {
   static const char *const names[] = {"count", "sum", "sum_no_overflow", "avg", "min", "max"};
-  const json_t *argument = br_j_at(call, "children", 0);
-  if (br_j_count(call, "children") != 1 || br_j_some(call, "filter") || br_volatile(call)) return false;
-  if (br_j_count(br_j_some(call, "order_bys"), "orders") || !br_expr_type(argument)) return false;
+  if (br_j_count(call, "children") != 1 || br_volatile(call)) return false;
+  if (br_j_count(br_j_some(call, "order_bys"), "orders") || !writable(br_expr_type(br_j_at(call, "children", 0))))
+    return false;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (br_j_is(call, "name", names[i])) return true;
   return false;
@@ -50,44 +75,77 @@ static bool plain_splits(const json_t *call) {
 static json_t *as_plain(br_dist *d, const json_t *call, json_t *argument) {
   json_t *copy = br_own_type(d, json_deep_copy(call));
   json_object_set_new(copy, "aggregate_type", json_string("NON_DISTINCT"));
+  json_object_set_new(copy, "filter", json_null()); /* it is in the argument */
   json_object_set_new(copy, "children", json_pack("[O]", argument));
   return copy;
 }
 
-bool br_distinct_reduces(const br_node *n) {
-  const json_t *argument = NULL;
-  for (size_t i = 0; i < br_j_count(n->json, "expressions"); i++) {
-    const json_t *call = call_at(n, i), *x = br_j_at(call, "children", 0);
-    if (!is_distinct(call)) {
-      if (!plain_splits(call)) return false;
-      continue;
-    }
-    if (!reducible(call) || (argument && !json_equal((json_t *)argument, (json_t *)x))) return false;
-    argument = x;
-  }
-  return argument != NULL;
+static bool same_json(const json_t *a, const json_t *b) {
+  return a == b || (a && b && json_equal((json_t *)a, (json_t *)b));
 }
 
-static br_status describe(br_dist *d, const br_node *n, const br_drel *child, reduction *r, br_buf *partials,
-                          br_error *err) {
+/* Of the call's argument in the list, which grows by it; max_arguments: there are too many. */
+static size_t argument_of(argument *list, size_t *n, const json_t *call) {
+  argument a = {br_j_at(call, "children", 0), br_j_some(call, "filter")};
+  size_t i = 0;
+  while (i < *n && !(same_json(list[i].value, a.value) && same_json(list[i].condition, a.condition))) i++;
+  if (i == *n && *n < max_arguments) list[(*n)++] = a;
+  return i;
+}
+
+bool br_distinct_reduces(const br_node *n) {
+  argument list[max_arguments];
+  size_t count = 0;
+  for (size_t i = 0; i < br_j_count(n->json, "expressions"); i++) {
+    const json_t *call = call_at(n, i);
+    if (!(is_distinct(call) ? reducible(call) : plain_splits(call))) return false;
+    if (is_distinct(call) && argument_of(list, &count, call) == max_arguments) return false;
+  }
+  /* groups come together by their keys anyway: several distinct rows of each would only be more of them */
+  return count == 1 || (count > 1 && !br_j_count(n->json, "groups"));
+}
+
+static void lists_of(br_dist *d, const br_node *n, const br_drel *child, reduction *r) {
   memset(r, 0, sizeof *r);
   r->child = br_branch_rel(child, 0);
   r->n = n;
   r->n_groups = br_j_count(n->json, "groups");
   r->n_calls = br_j_count(n->json, "expressions");
-  size_t at = r->n_groups + 1, most = at + 3 * r->n_calls;
+  size_t most = r->n_groups + max_arguments + 1 + 3 * r->n_calls;
   r->types = br_arena_alloc(d->arena, most * sizeof *r->types);
   r->merges = br_arena_alloc(d->arena, most * sizeof *r->merges);
   r->first = br_arena_alloc(d->arena, (r->n_calls + 1) * sizeof *r->first);
   r->finals = br_arena_alloc(d->arena, (r->n_calls + 1) * sizeof *r->finals);
   r->plain = br_arena_alloc(d->arena, (r->n_calls + 1) * sizeof *r->plain);
-  for (size_t g = 0; g < r->n_groups; g++) r->types[g] = n->types[g];
+}
+
+static json_t *reference_to(br_dist *d, json_t *type, size_t column) {
+  return br_own_type(d, json_pack("{s:s, s:s, s:O, s:i}", "expression_class", "BOUND_REF", "type", "BOUND_REF",
+                                  "return_type", type, "index", (int)column));
+}
+
+static void describe_keys(br_dist *d, reduction *r) {
+  for (size_t g = 0; g < r->n_groups; g++) r->types[g] = r->n->types[g];
+  for (size_t i = 0; i < r->n_calls; i++) {
+    const json_t *call = call_at(r->n, i);
+    r->plain_calls = r->plain_calls || !is_distinct(call);
+    if (!is_distinct(call)) continue;
+    size_t at = r->n_groups + argument_of(r->arguments, &r->n_arguments, call);
+    r->types[at] = br_expr_type(br_j_at(call, "children", 0));
+    r->plain[i] = as_plain(d, call, reference_to(d, r->types[at], at));
+  }
+  r->n_keys = r->n_groups + r->n_arguments;
+  if (of_sets(r)) r->types[r->n_keys++] = br_type_plain("BIGINT");
+}
+
+static br_status describe(br_dist *d, const br_node *n, const br_drel *child, reduction *r, br_buf *partials,
+                          br_error *err) {
+  lists_of(d, n, child, r);
+  describe_keys(d, r);
+  size_t at = r->n_keys;
   for (size_t i = 0; i < r->n_calls; i++) {
     br_split_agg split;
-    if (is_distinct(call_at(n, i))) {
-      r->argument = br_j_at(call_at(n, i), "children", 0);
-      continue;
-    }
+    if (is_distinct(call_at(n, i))) continue;
     BR_TRY(br_split_aggregate(d, call_at(n, i), &r->child, at, &split, err));
     r->first[i] = at;
     r->finals[i] = split.final;
@@ -98,11 +156,6 @@ static br_status describe(br_dist *d, const br_node *n, const br_drel *child, re
     }
   }
   r->n_columns = at;
-  r->types[r->n_groups] = br_expr_type(r->argument);
-  json_t *x = br_own_type(d, json_pack("{s:s, s:s, s:O, s:i}", "expression_class", "BOUND_REF", "type", "BOUND_REF",
-                                       "return_type", r->types[r->n_groups], "index", (int)r->n_groups));
-  for (size_t i = 0; i < r->n_calls; i++)
-    if (is_distinct(call_at(n, i))) r->plain[i] = as_plain(d, call_at(n, i), x);
   return BR_OK;
 }
 
@@ -116,31 +169,54 @@ static void columns_are(br_dist *d, br_drel *out, json_t *const *types, size_t n
   br_set_rows(out, rows);
 }
 
+/* " AS g0, …": the groups and arguments over t. */
+static br_status key_texts(br_dist *d, const reduction *r, const br_rel *over, br_buf *b, br_error *err) {
+  for (size_t g = 0; g < r->n_groups + r->n_arguments; g++) {
+    const argument *a = g < r->n_groups ? NULL : &r->arguments[g - r->n_groups];
+    const json_t *e = a ? a->value : br_j_at(r->n->json, "groups", g);
+    br_buf_str(b, ", ");
+    if (a && a->condition) {
+      br_buf_str(b, "CASE WHEN ");
+      BR_TRY(br_emit_expr(d->emit, a->condition, over, "t", b, err));
+      br_buf_str(b, " THEN ");
+    }
+    BR_TRY(br_emit_expr(d->emit, e, over, "t", b, err));
+    br_buf_printf(b, "%s AS g%zu", a && a->condition ? " END" : "", g);
+  }
+  return BR_OK;
+}
+
+static void group_by(const reduction *r, br_buf *b) {
+  size_t n = r->n_groups + r->n_arguments;
+  br_buf_str(b, of_sets(r) ? " GROUP BY GROUPING SETS (" : " GROUP BY ");
+  for (size_t g = 0; g < n; g++) br_buf_printf(b, of_sets(r) ? "%s(g%zu)" : "%sg%zu", g ? ", " : "", g);
+  if (of_sets(r)) br_buf_str(b, r->plain_calls ? ", ())" : ")");
+}
+
 /* SELECT g0 AS c0, …, gN AS cN, <partials> FROM (SELECT t.*, <groups and x> FROM (child) t) t GROUP BY g0, … */
 static br_status one_row_a_value(br_dist *d, const reduction *r, br_drel *out, const char *partials, br_error *err) {
   br_status status = BR_OK;
   br_rel over = br_branch_rel(out, 0);
-  br_buf before = {0}, after = {0};
+  br_buf before = {0}, after = {0}, names = {0};
+  size_t n = r->n_groups + r->n_arguments;
   br_buf_str(&before, "SELECT ");
-  br_buf_str(&after, ") t GROUP BY ");
-  for (size_t g = 0; g <= r->n_groups; g++) {
+  for (size_t g = 0; g < n; g++) {
     br_buf_printf(&before, "%sg%zu AS c%zu", g ? ", " : "", g, g);
-    br_buf_printf(&after, "%sg%zu", g ? ", " : "", g);
+    br_buf_printf(&names, "%sg%zu", g ? ", " : "", g);
   }
+  if (of_sets(r)) br_buf_printf(&before, ", GROUPING(%s) AS c%zu", br_buf_cstr(&names), n);
   br_buf_printf(&before, "%s FROM (SELECT t.*", partials);
-  for (size_t g = 0; g <= r->n_groups; g++) {
-    const json_t *e = g < r->n_groups ? br_j_at(r->n->json, "groups", g) : r->argument;
-    br_buf_str(&before, ", ");
-    BR_TRY_GOTO(br_emit_expr(d->emit, e, &over, "t", &before, err));
-    br_buf_printf(&before, " AS g%zu", g);
-  }
+  BR_TRY_GOTO(key_texts(d, r, &over, &before, err));
   br_buf_str(&before, " FROM ");
+  br_buf_str(&after, ") t");
+  group_by(r, &after);
   br_wrap_text(d, out, br_arena_strdup(d->arena, br_buf_cstr(&before)), br_arena_strdup(d->arena, br_buf_cstr(&after)));
   columns_are(d, out, r->types, r->n_columns, out->rows);
   br_label_all(d, out, "distinct values with partial aggregate");
 done:
   br_buf_free(&before);
   br_buf_free(&after);
+  br_buf_free(&names);
   return status;
 }
 
@@ -155,7 +231,7 @@ static void once_more(br_dist *d, const reduction *r, br_drel *out) {
       br_buf_printf(&before, "t.c%zu AS c%zu", i, i);
   }
   br_buf_str(&before, " FROM ");
-  for (size_t g = 0; g <= r->n_groups; g++) br_buf_printf(&after, "%st.c%zu", g ? ", " : " GROUP BY ", g);
+  for (size_t g = 0; g < r->n_keys; g++) br_buf_printf(&after, "%st.c%zu", g ? ", " : " GROUP BY ", g);
   br_wrap_text(d, out, br_arena_strdup(d->arena, br_buf_cstr(&before)), br_arena_strdup(d->arena, br_buf_cstr(&after)));
   br_buf_free(&before);
   br_buf_free(&after);
@@ -206,6 +282,8 @@ static br_status one_row_a_task(br_dist *d, reduction *r, br_drel *out, br_error
     r->finals[i] = split.final;
     for (size_t p = 0; p < split.n; p++, at++) {
       const char *text = r->plain[i] ? split.partial[p] : r->merges[r->first[i] + p];
+      if (!r->plain[i] && of_sets(r)) /* the other sets saw the same rows */
+        text = br_arena_printf(d->arena, "%s FILTER (WHERE t.c%zu = %llu)", text, r->n_keys - 1, empty_set(r));
       types[at] = split.types[p];
       br_buf_printf(&before, "%s%s AS c%zu", at ? ", " : "", text, at);
     }
@@ -224,7 +302,8 @@ done:
 static br_status together(br_dist *d, const reduction *r, const br_drel *child, bool *out, br_error *err) {
   br_hash_keys key = br_hash_keys_new(d, 1);
   bool ok = false;
-  if (!r->n_groups) BR_TRY(br_hash_key(d, child, r->argument, &key, &ok, err));
+  if (!r->n_groups && !of_sets(r) && !r->arguments[0].condition)
+    BR_TRY(br_hash_key(d, child, r->arguments[0].value, &key, &ok, err));
   *out = ok && br_clustered_within(child, &key);
   return BR_OK;
 }
@@ -238,10 +317,12 @@ br_status br_aggregate_distinct(br_dist *d, const br_node *n, br_drel *out, br_e
   BR_TRY_GOTO(together(d, &r, out, &here, err));
   if (here) br_open_why(d, out->branches[0].open, "kept clustering %s", br_clustering_text(d, out));
   BR_TRY_GOTO(one_row_a_value(d, &r, out, br_buf_cstr(&partials), err));
-  size_t n_keys = r.n_groups ? r.n_groups : 1;
+  size_t n_keys = r.n_groups ? r.n_groups : r.n_keys;
   br_hash_keys keys = br_hash_keys_new(d, n_keys);
   for (size_t i = 0; i < n_keys && !here; i++) BR_TRY_GOTO(br_hash_key_column(d, out, i, &keys, err));
-  const char *why = r.n_groups ? "group keys" : "values of the DISTINCT argument";
+  const char *why = r.n_groups    ? "group keys"
+                    : of_sets(&r) ? "values of each DISTINCT argument"
+                                  : "values of the DISTINCT argument";
   if (!here) {
     BR_TRY_GOTO(br_exchange_hash(d, out, &keys, why, err));
     once_more(d, &r, out);

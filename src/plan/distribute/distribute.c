@@ -226,7 +226,7 @@ br_status br_walk(br_dist *d, const br_node *n, br_drel *out, br_error *err) {
     case BR_NODE_CTE: return br_dist_cte(d, n, out, err);
     case BR_NODE_CTE_REF:
     case BR_NODE_DELIM_GET: return br_dist_reference(d, n, out, err);
-    case BR_NODE_RECURSIVE_CTE: return br_region(d, n, BR_WHY_RECURSIVE, out, err);
+    case BR_NODE_RECURSIVE_CTE: return br_dist_recursive(d, n, out, err);
     case BR_NODE_EXPRESSION_GET: return expression_rows(d, n, out, err);
     case BR_NODE_CHUNK_GET: return constant(d, n, "values", out, err);
     case BR_NODE_DUMMY: return constant(d, n, "one row", out, err);
@@ -254,7 +254,8 @@ static br_status check_options(const br_distribute_options *o, br_error *err) {
 
 /* One walk; a second one knows what the readers of shared stages wished for in the first. */
 static br_status walk_all(br_dist *d, const br_dist *before, br_error *err) {
-  br_emit_options emit = {.scan = br_scan_callback, .reference = br_reference_callback, .arg = d};
+  br_emit_options emit = {
+      .scan = br_scan_callback, .reference = br_reference_callback, .subtree = br_subtree_callback, .arg = d};
   br_drel root;
   d->shared = br_map_new();
   d->emit = br_emit_new(d->arena, &emit);

@@ -127,6 +127,7 @@ typedef struct br_dist {
   size_t n_known_wishes;
   const br_node *region; /* one-task region that is being printed, with ids below region_end */
   uint32_t region_end;
+  br_map *given;             /* node id -> text that stands for this subtree of the region */
   br_status callback_status; /* a failure inside an emitter's callback, which can't return one */
   br_error callback_error;
 } br_dist;
@@ -258,6 +259,7 @@ BR_MUST_USE br_status br_emit_two(br_dist *d, const br_node *n, const br_drel *l
 void br_wrap_text(br_dist *d, br_drel *r, const char *before, const char *after);
 /* The whole subtree in one task. */
 BR_MUST_USE br_status br_region(br_dist *d, const br_node *n, const char *reason, br_drel *out, br_error *err);
+uint32_t br_subtree_end(const br_node *n); /* n and what is below have ids from its own up to this one */
 /* A row-wise node over its child, whose rows are in `out`. */
 BR_MUST_USE br_status br_stays_over(br_dist *d, const br_node *n, const char *label, br_drel *out, br_error *err);
 void br_label_all(br_dist *d, br_drel *r, const char *label);
@@ -265,9 +267,14 @@ void br_mark_chance(br_drel *r, bool chance); /* the stages' outputs are indeter
 /* The emitter's callbacks (br_emit_options); arg is the br_dist. */
 const char *br_scan_callback(void *arg, const br_node *get, uint32_t number);
 const char *br_reference_callback(void *arg, const br_node *ref);
+const char *br_subtree_callback(void *arg, const br_node *n);
 json_t *br_own_type(br_dist *d, json_t *type); /* the arena drops it */
 
+/* Is the subtree of a recursive CTE computed before its rounds? */
+bool br_recursive_part(const br_node *cte, const br_node *n);
+
 /* ---- one file an operator */
+BR_MUST_USE br_status br_dist_recursive(br_dist *d, const br_node *n, br_drel *out, br_error *err);
 BR_MUST_USE br_status br_dist_scan(br_dist *d, const br_node *n, br_drel *out, br_error *err);
 BR_MUST_USE br_status br_dist_aggregate(br_dist *d, const br_node *n, br_drel *out, br_error *err);
 BR_MUST_USE br_status br_dist_join(br_dist *d, const br_node *n, br_drel *out, br_error *err);

@@ -91,10 +91,12 @@ static void delim_join_needs(br_dist *d, const br_node *n) {
   want_refs(d, n->children[side], 0, br_j_get(n->json, "duplicate_eliminated_columns"));
 }
 
-static void region_needs(br_dist *d, const br_node *n) {
+/* recursive: the CTE; what is computed before its rounds is visited as any other relation is. */
+static void region_needs(br_dist *d, const br_node *n, const br_node *recursive) {
   all_children(d, n);
   if (n->source && n->kind == BR_NODE_CTE_REF) want_all(d, n->source->children[0]);
-  for (size_t i = 0; i < n->n_children; i++) region_needs(d, n->children[i]);
+  for (size_t i = 0; i < n->n_children; i++)
+    if (!recursive || !br_recursive_part(recursive, n->children[i])) region_needs(d, n->children[i], recursive);
 }
 
 /* What the node asks of its children. */
@@ -152,8 +154,8 @@ static void child_needs(br_dist *d, const br_node *n) {
     case BR_NODE_CTE_REF:
       if (n->source) want_mapped(d, n, 0, n->source->children[0], "");
       break;
-    case BR_NODE_RECURSIVE_CTE:
-    case BR_NODE_POSITIONAL_JOIN: region_needs(d, n); break;
+    case BR_NODE_RECURSIVE_CTE: region_needs(d, n, n); break;
+    case BR_NODE_POSITIONAL_JOIN: region_needs(d, n, NULL); break;
     default: all_children(d, n); break;
   }
 }

@@ -43,7 +43,6 @@ const char *br_scan_callback(void *arg, const br_node *get, uint32_t number) {
 static const char *source_name(br_dist *d, const br_scan *s) {
   if (s->table) return s->table;
   if (s->kind == BR_SCAN_TEXT) return s->options;
-  if (!s->n_files) return "no files";
   const char *end = strrchr(s->files[0], '/');
   if (!end || s->n_files == 1) return end ? end + 1 : s->files[0];
   const char *start = end;
@@ -51,7 +50,18 @@ static const char *source_name(br_dist *d, const br_scan *s) {
   return br_arena_strndup(d->arena, start, (size_t)(end - start));
 }
 
+/* The names of folders, or of files, leave none of them. */
+static br_status no_files(br_dist *d, const br_node *n, br_drel *out, br_error *err) {
+  br_rel rel;
+  br_open *o = br_open_new(d, BR_RULE_NONE);
+  BR_TRY(br_emit_node(d->emit, n, NULL, &rel, err));
+  br_open_label(d, o, "no files");
+  *out = br_drel_new(d, o, rel.sql, n);
+  return BR_OK;
+}
+
 static br_status scan(br_dist *d, const br_node *n, const br_scan *s, br_drel *out, br_error *err) {
+  if (s->kind == BR_SCAN_PARQUET && !s->n_files) return no_files(d, n, out, err);
   br_open *o = br_open_new(d, s->unsplittable ? BR_RULE_ONE : BR_RULE_SPLITS);
   br_rel rel;
   d->scanning = o;
@@ -129,9 +139,9 @@ br_status br_dist_scan(br_dist *d, const br_node *n, br_drel *out, br_error *err
 
 /* ---- one-task regions */
 
-static uint32_t subtree_end(const br_node *n) {
+uint32_t br_subtree_end(const br_node *n) {
   uint32_t end = n->id + 1;
-  for (size_t i = 0; i < n->n_children; i++) end = subtree_end(n->children[i]);
+  for (size_t i = 0; i < n->n_children; i++) end = br_subtree_end(n->children[i]);
   return end;
 }
 
@@ -172,7 +182,7 @@ br_status br_region(br_dist *d, const br_node *n, const char *reason, br_drel *o
   d->scanning = o;
   d->scanning_whole = true;
   d->region = n;
-  d->region_end = subtree_end(n);
+  d->region_end = br_subtree_end(n);
   br_status status = take_error(d, br_emit_tree(d->emit, n, &rel, err), err);
   d->region = NULL;
   BR_TRY(status);

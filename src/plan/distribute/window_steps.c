@@ -6,10 +6,11 @@
  *   S  each task's summary, one row: its number, its rows, partial results
  *   C  one task: for each task what lies before it (or behind it), and what all have together; sent to every task
  *   F  reads E again, and makes each window's value of the local one and of the task's row of C
+ * Frames of some rows before and behind: C gives each task copies of the rows next to its own, and F computes the window over both.
  * Rows that are equal by the keys are in one task where a function must see its peers (rank, RANGE frames).
  *
  * Called by window.c: br_window_steps says whether all of some windows are of a kind that is known here.
- * Threads: none. Bounds: max_halo rows of lag and lead.
+ * Threads: none. Bounds: max_halo rows of lag, lead and frames.
  */
 #include "plan/distribute/distribute.h"
 
@@ -31,7 +32,8 @@ typedef enum how {
   HOW_LAST,     /* of what runs to the current row: the local value */
   HOW_LAST_ALL, /* of all rows */
   HOW_LAG,
-  HOW_LEAD
+  HOW_LEAD,
+  HOW_FRAME /* over a constant number of rows before and behind */
 } how;
 
 /* ---- what is known */
@@ -93,6 +95,39 @@ static how how_of_aggregate(const json_t *w) {
   return is_from_first(w) && is_to_current(w) && runs(br_j_str(w, "name")) ? HOW_RUNNING : HOW_NOT;
 }
 
+/* The rows before and behind that a bound of a frame reaches; false: it isn't a constant number of rows. */
+static bool bound_of(const json_t *w, const char *key, const char *expr_key, uint64_t *before, uint64_t *behind) {
+  const char *b = br_j_str(w, key);
+  uint64_t rows;
+  if (!strcmp(b, "CURRENT_ROW_ROWS")) return true;
+  bool precedes = !strcmp(b, "EXPR_PRECEDING_ROWS");
+  if (!precedes && strcmp(b, "EXPR_FOLLOWING_ROWS") != 0) return false;
+  if (!constant_number(br_j_get(w, expr_key), &rows) || rows > max_halo) return false;
+  uint64_t *most = precedes ? before : behind;
+  *most = rows > *most ? rows : *most;
+  return true;
+}
+
+/* Excluding peers needs the order itself, of which F only has the result. */
+static bool is_frame(const json_t *w, uint64_t *before, uint64_t *behind) {
+  static const char *const types[] = {"WINDOW_AGGREGATE", "WINDOW_FIRST_VALUE", "WINDOW_LAST_VALUE",
+                                      "WINDOW_NTH_VALUE"};
+  bool known = false;
+  *before = *behind = 0;
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++) known = known || br_j_is(w, "type", types[i]);
+  if (!known || !(br_j_is(w, "exclude_clause", "NO_OTHER") || br_j_is(w, "exclude_clause", "CURRENT_ROW")))
+    return false;
+  return bound_of(w, "start", "start_expr", before, behind) && bound_of(w, "end", "end_expr", before, behind);
+}
+
+static bool ignores_nulls(const json_t *w) { return br_j_true(w, "ignore_nulls"); }
+
+static how how_of_value(const json_t *w) {
+  if (!is_from_first(w)) return HOW_NOT;
+  if (br_j_is(w, "type", "WINDOW_FIRST_VALUE")) return is_over_all(w) || is_to_current(w) ? HOW_FIRST : HOW_NOT;
+  return is_over_all(w) ? HOW_LAST_ALL : is_to_current(w) ? HOW_LAST : HOW_NOT;
+}
+
 static how how_of(const json_t *w) {
   static const struct {
     const char *type;
@@ -102,16 +137,16 @@ static how how_of(const json_t *w) {
                {"WINDOW_CUME_DIST", HOW_CUME_DIST},   {"WINDOW_NTILE", HOW_NTILE}};
   const char *type = br_j_str(w, "type");
   uint64_t number;
-  if (br_volatile(w) || br_j_true(w, "distinct") || br_j_true(w, "ignore_nulls") || br_j_count(w, "arg_orders") ||
-      !br_j_is(w, "exclude_clause", "NO_OTHER"))
+  uint64_t before, behind;
+  if (br_volatile(w)) return HOW_NOT;
+  if (is_frame(w, &before, &behind)) return HOW_FRAME;
+  if (br_j_true(w, "distinct") || br_j_count(w, "arg_orders") || !br_j_is(w, "exclude_clause", "NO_OTHER"))
     return HOW_NOT;
   if (!strcmp(type, "WINDOW_AGGREGATE")) return how_of_aggregate(w);
   if (br_j_some(w, "filters")) return HOW_NOT;
   if (!strcmp(type, "WINDOW_LAG") || !strcmp(type, "WINDOW_LEAD"))
     return !halo_of(w, &number) ? HOW_NOT : !strcmp(type, "WINDOW_LAG") ? HOW_LAG : HOW_LEAD;
-  if (!strcmp(type, "WINDOW_FIRST_VALUE")) return is_from_first(w) ? HOW_FIRST : HOW_NOT;
-  if (!strcmp(type, "WINDOW_LAST_VALUE"))
-    return !is_from_first(w) ? HOW_NOT : is_over_all(w) ? HOW_LAST_ALL : is_to_current(w) ? HOW_LAST : HOW_NOT;
+  if (!strcmp(type, "WINDOW_FIRST_VALUE") || !strcmp(type, "WINDOW_LAST_VALUE")) return how_of_value(w);
   if (!strcmp(type, "WINDOW_NTILE") && (!constant_number(br_j_at(w, "children", 0), &number) || number < 1))
     return HOW_NOT;
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
@@ -145,7 +180,8 @@ bool br_window_steps(const br_node *n, const size_t *which, size_t count) {
 
 static bool needs_peers(const json_t *w, how h) {
   if (h == HOW_RANK || h == HOW_DENSE_RANK || h == HOW_PERCENT_RANK || h == HOW_CUME_DIST) return true;
-  return (h == HOW_RUNNING || h == HOW_LAST) && !br_j_is(w, "end", "CURRENT_ROW_ROWS");
+  bool sees_peers = h == HOW_RUNNING || h == HOW_LAST || (h == HOW_FIRST && ignores_nulls(w) && is_to_current(w));
+  return sees_peers && !br_j_is(w, "end", "CURRENT_ROW_ROWS");
 }
 
 /* ---- the columns of E, S and C */
@@ -159,10 +195,14 @@ typedef struct columns {
 typedef struct steps {
   br_dist *d;
   const br_node *n;
-  br_drel *r;        /* what E is made of */
-  br_rel over;       /* its columns */
-  const char *order; /* "ORDER BY …", "" */
-  columns e, s, c;   /* e: behind the columns of r; s: behind the task's number and rows; c: behind the number */
+  br_drel *r;              /* what E is made of */
+  br_rel over;             /* its columns */
+  const char *order;       /* "ORDER BY …", "" */
+  columns e, s, c;         /* e: behind the columns of r; s: behind the task's number and rows; c: behind the number */
+  columns w;               /* frames, computed in F: w0, w1, … */
+  bool *halo;              /* [columns of r] those that the frames read */
+  uint64_t before, behind; /* rows that they reach */
+  const char *near;        /* the neighbours' rows, as a SELECT from g; NULL: no frames */
 } steps;
 
 static columns columns_new(br_dist *d, size_t most, size_t first) {
@@ -281,8 +321,24 @@ static br_status total(steps *p, const json_t *w, const char **value, br_error *
   return BR_OK;
 }
 
+/* The first (last) that is not NULL: of the tasks before, then of this one (the other way round). */
+static br_status first_or_last_set(steps *p, const json_t *w, bool first, const char **value, br_error *err) {
+  size_t l = 0, x = 0;
+  bool all = is_over_all(w);
+  if (!all) BR_TRY(local(p, w, &l, err));
+  BR_TRY(argument(p, w, &x, err));
+  size_t s = add(&p->s, fmt(p, "arg_%s(t.c%zu, t.c%zu)", first ? "min" : "max", x, row_number(p)), br_expr_type(w));
+  const char *text = fmt(p, "%s_value(s.c%zu IGNORE NULLS) %s", first ? "first" : "last", s, all ? EVERYWHERE : BEFORE);
+  size_t c = add(&p->c, text, br_expr_type(w));
+  *value = all     ? fmt(p, "g.c%zu", c)
+           : first ? fmt(p, "coalesce(g.c%zu, t.c%zu)", c, l)
+                   : fmt(p, "coalesce(t.c%zu, g.c%zu)", l, c);
+  return BR_OK;
+}
+
 static br_status first_or_last(steps *p, const json_t *w, bool first, const char **value, br_error *err) {
   size_t l = 0;
+  if (ignores_nulls(w)) return first_or_last_set(p, w, first, value, err);
   BR_TRY(local(p, w, &l, err));
   size_t s = add(&p->s, fmt(p, "first(t.c%zu)", l), br_expr_type(w)); /* the same in each row of the task */
   const char *text = fmt(p, "%s(s.c%zu) " EVERYWHERE, first ? "first_value" : "last_value", s);
@@ -300,30 +356,132 @@ static br_status fallback_of(steps *p, const json_t *w, const char **out, br_err
   return status;
 }
 
-/* The rows next to the task's, nearest first, come as a list. */
+/* Column x of the `rows` rows next to the task's, nearest first, as a list: a column of C. keep: of a task's own rows, those that may
+ * be among them. */
+static size_t neighbours(steps *p, size_t x, json_t *type_of_x, const char *keep, uint64_t rows, bool before) {
+  json_t *type = list_of(p->d, type_of_x);
+  const char *down = before ? " DESC" : "";
+  size_t s = add(&p->s, fmt(p, "list(t.c%zu ORDER BY t.c%zu%s) FILTER (WHERE %s)", x, row_number(p), down, keep), type);
+  return add(
+      &p->c,
+      fmt(p, "flatten(list(s.c%zu) OVER (ORDER BY s.c0%s ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING))[1:%llu]", s,
+          down, (unsigned long long)rows),
+      type);
+}
+
+/* How many rows (that have a value, where NULLs are ignored) lie in the task on the side that lag or lead looks to. */
+static const char *rows_aside(steps *p, size_t x, bool set, bool before) {
+  size_t rn = row_number(p);
+  const char *frame =
+      before ? "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING" : "ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING";
+  if (set) {
+    const char *text = p->e.texts[x - p->e.first]; /* x over t, before it has a name */
+    return fmt(p, "t.c%zu", add(&p->e, fmt(p, "count(%s) OVER (%s %s)", text, p->order, frame), bigint()));
+  }
+  return before ? fmt(p, "(t.c%zu - 1)", rn)
+                : fmt(p, "(t.c%zu - t.c%zu)", add(&p->e, "count(*) OVER ()", bigint()), rn);
+}
+
 static br_status shifted(steps *p, const json_t *w, bool lag, const char **value, br_error *err) {
-  size_t l = 0, x = 0, rn = row_number(p), n = add(&p->e, "count(*) OVER ()", bigint());
+  size_t l = 0, x = 0;
+  bool set = ignores_nulls(w);
   uint64_t k;
   const char *fallback;
   (void)halo_of(w, &k);
   BR_TRY(local(p, w, &l, err));
   BR_TRY(argument(p, w, &x, err));
   BR_TRY(fallback_of(p, w, &fallback, err));
-  json_t *type = list_of(p->d, br_expr_type(br_j_at(w, "children", 0)));
   unsigned long long rows = k;
-  const char *edge =
-      lag ? fmt(p, "list(t.c%zu ORDER BY t.c%zu DESC) FILTER (WHERE t.c%zu > t.c%zu - %llu)", x, rn, rn, n, rows)
-          : fmt(p, "list(t.c%zu ORDER BY t.c%zu) FILTER (WHERE t.c%zu <= %llu)", x, rn, rn, rows);
-  size_t s = add(&p->s, edge, type);
-  const char *near = fmt(p,
-                         "flatten(list(s.c%zu) OVER (ORDER BY s.c0%s ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED "
-                         "FOLLOWING))[1:%llu]",
-                         s, lag ? " DESC" : "", rows);
-  size_t c = add(&p->c, near, type);
-  const char *place = lag ? fmt(p, "(%llu - t.c%zu + 1)", rows, rn) : fmt(p, "(%llu + t.c%zu - t.c%zu)", rows, rn, n);
-  *value = fmt(p, "CASE WHEN %s < 1 THEN t.c%zu WHEN coalesce(len(g.c%zu), 0) >= %s THEN g.c%zu[%s] ELSE %s END", place,
-               l, c, place, c, place, fallback);
+  const char *aside = rows_aside(p, x, set, lag), *other = rows_aside(p, x, set, !lag);
+  const char *keep = fmt(p, "%s < %llu%s", other, rows, set ? fmt(p, " AND t.c%zu IS NOT NULL", x) : "");
+  size_t c = neighbours(p, x, br_expr_type(br_j_at(w, "children", 0)), keep, k, lag);
+  *value = fmt(
+      p,
+      "CASE WHEN %s >= %llu THEN t.c%zu WHEN coalesce(len(g.c%zu), 0) >= %llu - %s THEN g.c%zu[%llu - %s] ELSE %s END",
+      aside, rows, l, c, rows, aside, c, rows, aside, fallback);
   return BR_OK;
+}
+
+/* ---- frames */
+
+static void mark_columns(const json_t *j, bool *columns, size_t n) {
+  const char *key;
+  json_t *value;
+  size_t i;
+  if (br_j_is(j, "expression_class", "BOUND_REF")) {
+    uint64_t at = br_json_u64(br_j_get(j, "index"));
+    if (at < n) columns[at] = true;
+  }
+  if (json_is_array(j)) json_array_foreach(j, i, value) mark_columns(value, columns, n);
+  if (json_is_object(j)) json_object_foreach((json_t *)j, key, value) mark_columns(value, columns, n);
+}
+
+/* The window in the order of the rows' numbers. */
+static json_t *by_number(steps *p, const json_t *w, size_t number) {
+  json_t *copy = br_own_type(p->d, json_deep_copy(w));
+  json_t *key = json_pack("{s:s, s:s, s:O, s:i}", "expression_class", "BOUND_REF", "type", "BOUND_REF", "return_type",
+                          bigint(), "index", (int)number);
+  json_object_set_new(
+      copy, "orders",
+      json_pack("[{s:s, s:s, s:o}]", "type", "ASCENDING", "null_order", "NULLS LAST", "expression", key));
+  return copy;
+}
+
+static br_status framed(steps *p, const json_t *w, const char **value, br_error *err) {
+  size_t rn = row_number(p), m = p->r->n_columns;
+  uint64_t before, behind;
+  br_buf b = {0};
+  br_rel over = {.n_columns = rn + 1};
+  br_bind *binds = br_arena_alloc(p->d->arena, (rn + 1) * sizeof *binds);
+  json_t **types = br_arena_alloc(p->d->arena, (rn + 1) * sizeof *types);
+  for (size_t i = 0; i < m; i++) {
+    binds[i] = p->r->binds[i];
+    types[i] = p->r->types[i];
+  }
+  types[rn] = bigint();
+  over.binds = binds;
+  over.types = types;
+  (void)is_frame(w, &before, &behind);
+  if (before > p->before) p->before = before;
+  if (behind > p->behind) p->behind = behind;
+  json_t *numbered = by_number(p, w, rn);
+  json_t *reads = json_deep_copy(w);
+  json_object_del(reads, "orders");
+  mark_columns(reads, p->halo, m);
+  json_decref(reads);
+  br_status status = br_emit_window(p->d->emit, numbered, &over, "u", &b, err);
+  if (status == BR_OK)
+    *value = fmt(p, "t.w%zu", add(&p->w, br_arena_strdup(p->d->arena, br_buf_cstr(&b)), br_expr_type(w)));
+  br_buf_free(&b);
+  return status;
+}
+
+/* The neighbours' rows on one side, numbered on from the task's own. */
+static const char *near_side(steps *p, uint64_t rows, bool before) {
+  size_t rn = row_number(p), m = p->r->n_columns;
+  const char *keep = fmt(p, "%s < %llu", rows_aside(p, rn, false, !before), (unsigned long long)rows);
+  size_t numbers = neighbours(p, rn, bigint(), keep, rows, before), own = add(&p->c, "s.c1", bigint());
+  br_buf b = {0};
+  br_buf_str(&b, "SELECT ");
+  if (before)
+    br_buf_printf(&b, "1 - generate_subscripts(g.c%zu, 1) AS c%zu", numbers, rn);
+  else
+    br_buf_printf(&b, "g.c%zu + generate_subscripts(g.c%zu, 1) AS c%zu", own, numbers, rn);
+  for (size_t i = 0; i < m; i++)
+    if (p->halo[i])
+      br_buf_printf(&b, ", unnest(g.c%zu) AS c%zu", neighbours(p, i, p->r->types[i], keep, rows, before), i);
+  br_buf_str(&b, ", FALSE AS own FROM g");
+  const char *text = br_arena_strdup(p->d->arena, br_buf_cstr(&b));
+  br_buf_free(&b);
+  return text;
+}
+
+/* After all frames are known. */
+static void find_near(steps *p) {
+  if (!p->w.n) return;
+  p->near = "";
+  if (p->before) p->near = fmt(p, "\nUNION ALL BY NAME %s", near_side(p, p->before, true));
+  if (p->behind) p->near = fmt(p, "%s\nUNION ALL BY NAME %s", p->near, near_side(p, p->behind, false));
 }
 
 /* Of row i of n, in k parts: the first n % k have one row more. */
@@ -370,11 +528,13 @@ static br_status value_of(steps *p, const json_t *w, how h, const char **value, 
     case HOW_FIRST: return first_or_last(p, w, true, value, err);
     case HOW_LAST_ALL: return first_or_last(p, w, false, value, err);
     case HOW_LAST:
+      if (ignores_nulls(w)) return first_or_last_set(p, w, false, value, err);
       BR_TRY(local(p, w, &l, err));
       *value = fmt(p, "t.c%zu", l);
       return BR_OK;
     case HOW_LAG:
     case HOW_LEAD: return shifted(p, w, h == HOW_LAG, value, err);
+    case HOW_FRAME: return framed(p, w, value, err);
     case HOW_NOT: break;
   }
   return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "a window that is not computed in steps");
@@ -426,7 +586,7 @@ static void local_columns(steps *p) {
   int64_t *map = br_arena_alloc(p->d->arena, (n + 1) * sizeof *map);
   for (size_t i = 0; i < n; i++) {
     types[i] = i < m ? r->types[i] : p->e.types[i - m];
-    needed[i] = i >= m || !r->needed || r->needed[i];
+    needed[i] = i >= m || !r->needed || r->needed[i] || p->halo[i];
     map[i] = i < m ? (int64_t)i : -1;
     if (i < m) binds[i] = r->binds[i];
   }
@@ -455,12 +615,25 @@ static br_status summary(steps *p, const br_shared *kept, br_drel *out, br_error
   return br_exchange_broadcast(d, out, "each task takes its row", err);
 }
 
+/* E with the columns of frames, over its own and the neighbours' rows. */
+static const char *with_frames(steps *p, const char *e) {
+  if (!p->near) return e;
+  br_buf b = {0};
+  br_buf_str(&b, "(SELECT u.*");
+  for (size_t i = 0; i < p->w.n; i++) br_buf_printf(&b, ", %s AS w%zu", p->w.texts[i], i);
+  br_buf_printf(&b, "\nFROM (SELECT t.*, TRUE AS own FROM %s t%s) u)", e, p->near);
+  return taken(p->d, &b);
+}
+
 /* F: the columns of before, then the windows. */
 static void together(steps *p, const br_shared *kept, const br_drel *c, size_t m, const char **values, size_t count,
                      br_drel *out) {
   br_dist *d = p->d;
   br_buf b = {0};
   br_drel f = br_read_again(d, kept);
+  const char *own = br_arena_printf(d->arena, "(SELECT g.* FROM %s g WHERE g.c0 = " BR_TASK_NUMBER ")",
+                                    br_block(d, c->branches[0].sql));
+  if (p->near) br_buf_printf(&b, "WITH g AS MATERIALIZED %s\n", own); /* read for each side */
   for (size_t i = 0; i < m + count; i++) {
     br_buf_str(&b, i ? ", " : "SELECT ");
     if (i < m)
@@ -468,8 +641,8 @@ static void together(steps *p, const br_shared *kept, const br_drel *c, size_t m
     else
       br_buf_printf(&b, "%s AS c%zu", values[i - m], i);
   }
-  br_buf_printf(&b, "\nFROM %s t\nCROSS JOIN (SELECT g.* FROM %s g WHERE g.c0 = " BR_TASK_NUMBER ") g",
-                br_block(d, f.branches[0].sql), br_block(d, c->branches[0].sql));
+  br_buf_printf(&b, "\nFROM %s t\nCROSS JOIN %s%s", with_frames(p, br_block(d, f.branches[0].sql)),
+                p->near ? "g" : br_arena_printf(d->arena, "%s g", own), p->near ? " WHERE t.own" : "");
   br_branch *branch = br_arena_alloc(d->arena, sizeof *branch);
   *branch = (br_branch){
       .open = br_open_merge(d, f.branches[0].open, c->branches[0].open), .sql = taken(d, &b), .plain_read = -1};
@@ -515,7 +688,7 @@ br_status br_window_in_steps(br_dist *d, const br_node *n, const size_t *which, 
   const json_t *orders = orders_of(n, which, count);
   const char **values = br_arena_alloc(d->arena, (count + 1) * sizeof *values), *order;
   bool peers = false, chance = false, sourced = false;
-  size_t m = r->n_columns, most = 4 * count + 4;
+  size_t m = r->n_columns, most = 5 * count + 2 * m + 8;
   br_shared kept;
   br_drel c;
   for (size_t i = 0; i < count; i++) {
@@ -532,7 +705,10 @@ br_status br_window_in_steps(br_dist *d, const br_node *n, const size_t *which, 
   p.e = columns_new(d, most, m);
   p.s = columns_new(d, most, 2);
   p.c = columns_new(d, most, 1);
+  p.w = columns_new(d, count + 1, 0);
+  p.halo = br_arena_alloc(d->arena, m + 1);
   BR_TRY(all_values(&p, which, count, values, err));
+  find_near(&p);
   local_columns(&p);
   if (sourced) r->ordered = true; /* as they come from the source */
   br_label_all(d, r, p.e.n ? "window in each task" : "rows of a window");

@@ -35,7 +35,7 @@ SELECT string_agg(name, ', ' ORDER BY id), list(k ORDER BY id), list({'a': id, '
 SELECT g, list_sort(list(id)), len(string_agg(s)), list_sort(list(DISTINCT k)) FROM facts WHERE id < 900 GROUP BY g;
 -- 2 stages
 SELECT g, histogram(k), map_from_entries(list((id, s) ORDER BY id)) FROM facts WHERE id < 100 GROUP BY g;
--- 2 stages | one-task: aggregate without GROUP BY that can't be computed in two steps
+-- 3 stages
 SELECT count(DISTINCT k), count(DISTINCT s), sum(DISTINCT g), avg(DISTINCT x), min(DISTINCT name) FROM facts;
 -- 2 stages
 SELECT g, count(DISTINCT k), count(k), sum(DISTINCT x), sum(x) FROM facts GROUP BY g;
@@ -45,7 +45,7 @@ SELECT k, count(DISTINCT s), count(DISTINCT day), count(DISTINCT (g, s)) FROM fa
 SELECT g, count(DISTINCT d), count(DISTINCT l), count(DISTINCT st), count(DISTINCT big) FROM facts GROUP BY g;
 -- 2 stages
 SELECT g, count(DISTINCT k) FILTER (WHERE ok), sum(x) FILTER (WHERE id % 2 = 0), count(*) FILTER (WHERE s = 'n3'), list(id ORDER BY id) FILTER (WHERE id < 100) FROM facts GROUP BY g;
--- 2 stages | one-task: aggregate without GROUP BY that can't be computed in two steps
+-- 3 stages
 SELECT count(*) FILTER (WHERE ok), count(*) FILTER (WHERE k IS NULL), sum(x) FILTER (WHERE false), count(DISTINCT g) FILTER (WHERE x > 3) FROM facts;
 -- 2 stages | one-task: aggregate without GROUP BY that can't be computed in two steps
 SELECT string_agg(DISTINCT s, ',' ORDER BY s), list(DISTINCT g ORDER BY g DESC) FROM facts;

@@ -53,7 +53,7 @@ SELECT count(*) FILTER (WHERE n > 1), max(n) FROM (SELECT id, count(*) AS n FROM
 WITH a AS MATERIALIZED (SELECT g, count(*) AS n FROM facts GROUP BY g), b AS MATERIALIZED (SELECT * FROM a WHERE n > 2000) SELECT a.g, b.n FROM a LEFT JOIN b USING (g) UNION ALL SELECT -1, (SELECT sum(n) FROM b) UNION ALL SELECT g, -n FROM a;
 -- 1 stage | one-task: recursive CTE
 WITH RECURSIVE t(n) AS (SELECT count(*) FROM dims UNION ALL SELECT n - 5 FROM t WHERE n > 0) SELECT * FROM t;
--- 2 stages | one-task: recursive CTE
+-- 4 stages | one-task: recursive CTE
 WITH RECURSIVE t(k, n) AS (SELECT k, 0 FROM (SELECT DISTINCT k FROM facts WHERE k < 20) UNION ALL SELECT k + 1, n + 1 FROM t WHERE n < 3) SELECT t.n, count(*), count(d.label) FROM t LEFT JOIN dims d USING (k) GROUP BY t.n;
 -- 3 stages | ordered
 SELECT g, id FROM facts QUALIFY rank() OVER (PARTITION BY g ORDER BY id DESC) <= 2 ORDER BY g, id;

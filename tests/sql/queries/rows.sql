@@ -183,9 +183,9 @@ WITH a AS (SELECT g, sum(x) AS t FROM facts GROUP BY g), b AS (SELECT max(t) AS 
 WITH c AS MATERIALIZED (SELECT * FROM dims) SELECT x.label, y.label FROM c x JOIN c y ON x.kind = y.kind AND x.k < y.k UNION SELECT label, NULL FROM c;
 -- 1 stage | one-task: recursive CTE
 WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 100) SELECT n, n * n FROM r;
--- 1 stage | one-task: recursive CTE
+-- 2 stages | one-task: recursive CTE
 WITH RECURSIVE r(b, depth) AS (SELECT 0, 0 UNION SELECT e.b, depth + 1 FROM r JOIN edges e ON e.a = r.b WHERE depth < 12) SELECT b, min(depth) FROM r GROUP BY b;
--- 3 stages | one-task: recursive CTE
+-- 5 stages | one-task: recursive CTE
 WITH RECURSIVE reach(a, b) AS (SELECT a, b FROM edges WHERE a < 6 UNION SELECT r.a, e.b FROM reach r JOIN edges e ON r.b = e.a), f AS (SELECT k, count(*) AS n FROM facts GROUP BY k)
 SELECT r.a, count(*), sum(f.n) FROM reach r LEFT JOIN f ON f.k = r.b GROUP BY r.a;
 -- # constants

@@ -17,7 +17,7 @@ SELECT [z], {'a': n}, count(*) FROM alike GROUP BY [z], {'a': n};
 SELECT e, count(*), min(s), max(s) FROM alike GROUP BY e;
 -- 2 stages
 SELECT e COLLATE NFC AS k, count(*) FROM alike GROUP BY k;
--- 2 stages | one-task: aggregate without GROUP BY that can't be computed in two steps
+-- 3 stages
 SELECT count(DISTINCT iv), count(DISTINCT z), count(DISTINCT n), count(DISTINCT s COLLATE NOCASE) FROM alike;
 -- 2 stages
 SELECT DISTINCT iv, z FROM alike;
