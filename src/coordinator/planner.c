@@ -93,8 +93,8 @@ static bool builds_tables(const br_stage *st) {
 
 /* How many splits a scan gets. A number that fits the number of files cuts no file (files of a table are mostly of one size):
  * a cut inside costs a row number for every row. */
-static uint32_t choose_splits(const brant_session *s, const br_stage *st, const br_snapshot *snap, uint32_t slots) {
-  uint64_t bytes = br_snapshot_bytes(snap, NULL, 0), files = br_snapshot_files(snap);
+static uint32_t choose_splits(const brant_session *s, const br_stage *st, uint64_t bytes, uint64_t files,
+                              uint32_t slots) {
   uint64_t target = s->settings.split_bytes;
   if (target == 0) {
     target = bytes / ((uint64_t)slots * (builds_tables(st) ? TASKS_PER_SLOT_BUILDING : TASKS_PER_SLOT)) + 1;
@@ -179,15 +179,24 @@ static br_status split_files(brant_session *s, br_query *q, br_stage_run *r, siz
   const br_scan *scan = &r->plan->scans[i].scan;
   br_snapshot *snap = NULL;
   br_split *splits = NULL;
+  bool **left_out = NULL;
   size_t n = 0;
   BR_TRY(pin_files(s, q, scan, &snap, err));
   if (!spread) {
     r->whole_sql[i] = whole_files(snap, without_comma(scan->options));
     return BR_OK;
   }
-  uint32_t want = choose_splits(s, r->plan, snap, slots);
-  br_split_options o = {.min_splits = want, .max_splits = want, .cut_groups = r->plan->n_steps > 0};
-  BR_TRY(br_snapshot_splits(snap, &o, &splits, &n, err));
+  uint64_t bytes = br_snapshot_bytes(snap, NULL, 0);
+  if (scan->prune != NULL && !scan->whole_files_only)
+    br_snapshot_prune(s->db, snap, scan->prune, BR_PRUNE_FILES, &left_out, &bytes);
+  uint32_t want = choose_splits(s, r->plan, bytes, br_snapshot_files(snap), slots);
+  br_split_options o = {.min_splits = want,
+                        .max_splits = want,
+                        .left_out = (const bool *const *)left_out,
+                        .cut_groups = r->plan->n_steps > 0};
+  br_status status = br_snapshot_splits(snap, &o, &splits, &n, err);
+  br_prune_free(snap, left_out);
+  BR_TRY(status);
   if (scan->whole_files_only) keep_files_whole(snap, &splits, &n);
   for (size_t k = 0; k < n; k++) {
     br_buf b = {0};

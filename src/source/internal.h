@@ -86,6 +86,7 @@ BR_MUST_USE br_status br_text_cuts(const char *path, uint64_t size, uint64_t tar
                                    uint64_t **cuts, size_t *n, br_error *err);
 
 bool br_path_is_local(const char *path);
+const char *br_reported_name(const char *path); /* the name under which DuckDB reports a path */
 /* ['a', 'b'] */
 void br_sql_path(const char *path, br_buf *out);                    /* 'path' as this one file */
 void br_sql_paths(const char *const *items, size_t n, br_buf *out); /* a list of them */

@@ -110,7 +110,7 @@ static void parse_columns(footer *f, const char *text) {
 }
 
 /* The name under which DuckDB reports a path: without file://. */
-static const char *reported_name(const char *path) { return strncmp(path, "file://", 7) == 0 ? path + 7 : path; }
+const char *br_reported_name(const char *path) { return strncmp(path, "file://", 7) == 0 ? path + 7 : path; }
 
 /* Fill in the footers of files[0..n). Files without row groups have no row in the answer: no rows. */
 static br_status read_footers(br_session *session, footer **files, size_t n, br_error *err) {
@@ -121,7 +121,7 @@ static br_status read_footers(br_session *session, footer **files, size_t n, br_
   size_t distinct = 0;
   br_status status = BR_OK;
   for (size_t i = 0; i < n && status == BR_OK; i++) {
-    const char *name = reported_name(files[i]->file.path);
+    const char *name = br_reported_name(files[i]->file.path);
     if (br_smap_get(by_path, name)) { /* one file by two names: on its own */
       status = read_footers(session, &files[i], 1, err);
       continue;
@@ -139,7 +139,7 @@ static br_status read_footers(br_session *session, footer **files, size_t n, br_
       status = br_error_context(err, "reading %zu Parquet footers", n);
   }
   for (size_t i = 0; i < t.rows && status == BR_OK; i++) {
-    footer *f = n == 1 ? files[0] : br_smap_get(by_path, reported_name(br_table_cell(&t, i, 0)));
+    footer *f = n == 1 ? files[0] : br_smap_get(by_path, br_reported_name(br_table_cell(&t, i, 0)));
     if (!f) {
       status = br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL,
                        "DuckDB reports the footer of a file that nobody asked for: %s", br_table_cell(&t, i, 0));

@@ -80,6 +80,7 @@ typedef struct br_split_options {
   size_t n_columns;                /* what will be read; NULL: all */
   uint64_t target_bytes;           /* of a split; 0: no wish */
   uint32_t min_splits, max_splits; /* 0: no wish; max wins over target, row groups win over min */
+  const bool *const *left_out;     /* [file][row group] by br_snapshot_prune, or NULL */
   bool
       cut_groups; /* fewer row groups than min_splits: they are cut too (each part reads its group whole), for what costs more than reading */
 } br_split_options;
@@ -89,6 +90,11 @@ BR_MUST_USE br_status br_snapshot_splits(const br_snapshot *s, const br_split_op
 void br_splits_free(br_split *splits, size_t n);
 /* Between which values all rows of the split lie, NULLs left aside, as far as footers say. */
 br_range br_split_range(const br_snapshot *s, const br_split *split, const char *column, br_range_kind kind);
+/* Row groups for which the condition holds, over a row m of parquet_metadata() (one column of one row group); `files` in it stands
+ * for the list of files. *out: [file][row group], *bytes: compressed bytes of those that are left. What can't be found out is left in. */
+void br_snapshot_prune(br_session *session, const br_snapshot *s, const char *condition, const char *files, bool ***out,
+                       uint64_t *bytes);
+void br_prune_free(const br_snapshot *s, bool **left_out);
 /* Append what stands in FROM: read_parquet([...], options) for whole files, or a parenthesised SELECT with file_row_number
  * ranges, or their UNION ALL BY NAME. options: text of further named arguments, or NULL; if it asks for file_row_number that
  * column stays visible, otherwise it does not show. */

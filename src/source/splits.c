@@ -34,7 +34,7 @@ static void add_group(br_split *s, size_t *capacity, uint32_t file, const br_fil
                       double share) {
   uint64_t bytes = (uint64_t)((double)g->bytes * share);
   br_piece *last = s->n ? &s->pieces[s->n - 1] : NULL;
-  if (!last || last->file != file) {
+  if (!last || last->file != file || last->last_row + 1 != g->first_row) {
     br_grow((void **)&s->pieces, capacity, s->n, sizeof *s->pieces);
     last = &s->pieces[s->n++];
     *last = (br_piece){.file = file, .first_row = g->first_row};
@@ -56,6 +56,10 @@ static uint64_t how_many(double total_weight, uint64_t bytes, uint64_t groups, c
 }
 
 /* More splits than groups: each is one piece of a group, cut in as many as its share of the weight. */
+static bool left_out(const br_split_options *o, size_t file, size_t group) {
+  return o->left_out && o->left_out[file][group];
+}
+
 static br_split *cut_groups(const br_snapshot *s, const br_split_options *o, double total, uint64_t groups, size_t *n) {
   uint64_t want = o->max_splits && o->min_splits > o->max_splits ? o->max_splits : o->min_splits;
   br_split *splits = br_calloc(want + groups, sizeof *splits);
@@ -64,6 +68,7 @@ static br_split *cut_groups(const br_snapshot *s, const br_split_options *o, dou
     double share = wanted_share(f, o);
     for (size_t g = 0; g < f->n_groups; g++) {
       const br_row_group *from = &f->groups[g];
+      if (left_out(o, i, g)) continue;
       uint64_t parts = (uint64_t)floor(weight(from, share) / total * (double)want);
       if (parts > from->rows) parts = from->rows;
       if (parts == 0 && from->rows > 0) parts = 1;
@@ -92,6 +97,7 @@ br_status br_snapshot_splits(const br_snapshot *s, const br_split_options *o, br
     const br_file *f = &s->files[i]->file;
     double share = wanted_share(f, o);
     for (size_t g = 0; g < f->n_groups; g++) {
+      if (left_out(o, i, g)) continue;
       total += weight(&f->groups[g], share);
       bytes += (uint64_t)((double)f->groups[g].bytes * share);
       groups += f->groups[g].rows > 0;
@@ -110,7 +116,7 @@ br_status br_snapshot_splits(const br_snapshot *s, const br_split_options *o, br
     const br_file *f = &s->files[i]->file;
     double share = wanted_share(f, o);
     for (size_t g = 0; g < f->n_groups; g++) {
-      if (!f->groups[g].rows) continue;
+      if (!f->groups[g].rows || left_out(o, i, g)) continue;
       double w = weight(&f->groups[g], share);
       uint64_t part = (uint64_t)floor((before + w / 2) / total * (double)want);
       if (part >= want) part = want - 1;

@@ -85,6 +85,9 @@ const char *br_e_window(br_emit *e, const json_t *expr, const br_env *env);
 /* ---- scans.c, joins.c, nodes.c: the text of one node over its children */
 const char *br_e_get(br_emit *e, const br_node *n, const br_rel *children);
 const char *br_e_sample(br_emit *e, const json_t *sample_options);
+bool br_e_in_directories(const br_node *get, const char *column);
+/* prune.c; NULL: all row groups may hold rows */
+const char *br_e_prune(br_emit *e, const br_node *get);
 /* from_left, from_right: items of FROM; with: definitions that they use. */
 const char *br_e_join_node(br_emit *e, const br_node *n, const br_rel *children, const char *from_left,
                            const char *from_right, br_texts *with);

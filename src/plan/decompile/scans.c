@@ -67,7 +67,7 @@ void br_scan_file_literal(br_buf *out, const char *path) {
 }
 
 /* "/k=" somewhere in a path: k is a partition column. */
-static bool in_directories(const br_node *get, const char *column) {
+bool br_e_in_directories(const br_node *get, const char *column) {
   const json_t *files = files_of(get);
   size_t n = strlen(column);
   for (size_t i = 0; i < json_array_size(files); i++) {
@@ -83,7 +83,7 @@ static const char *hive_options(br_emit *e, const br_node *get) {
   const json_t *names = br_j_get(get->json, "names");
   for (size_t i = 0; i < json_array_size(names); i++) {
     const char *name = json_string_value(json_array_get(names, i));
-    if (!name || !in_directories(get, name)) continue;
+    if (!name || !br_e_in_directories(get, name)) continue;
     br_e_add(e, &types, br_e_fmt(e, "%s: %s", br_e_literal(e, name), br_e_literal(e, br_e_type(e, type_at(get, i)))));
   }
   if (!types.n) return ", hive_partitioning := true";
@@ -439,6 +439,7 @@ static void describe_files(br_emit *e, const br_node *get, br_scan *s) {
     s->files[i] = br_arena_strdup(e->arena, path ? path : "");
   }
   s->options = parquet_options(e, get);
+  s->prune = br_e_prune(e, get);
   s->file_row_number = br_j_true(br_j_get(data_of(get), "parquet_options"), "file_row_number");
 }
 
@@ -491,5 +492,5 @@ const char *br_scan_column(const br_node *get, size_t column) {
   uint64_t i = br_json_u64(br_j_get(index, "index"));
   if (!files_of(get) || !index || virtual_name(i) || br_j_count(index, "child_indexes")) return NULL;
   const char *name = json_string_value(br_j_at(get->json, "names", (size_t)i));
-  return name && !in_directories(get, name) ? name : NULL;
+  return name && !br_e_in_directories(get, name) ? name : NULL;
 }
