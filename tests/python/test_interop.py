@@ -292,7 +292,7 @@ def test_an_error_on_the_way_reaches_other_libraries(session):
 # ---- the few rows of a show(), read without pyarrow
 
 SIMPLE = {"bool", "tinyint", "smallint", "integer", "bigint", "utinyint", "ubigint", "float", "double", "decimal4", "decimal18", "decimal38",
-          "hugeint", "varchar", "enum", "date", "timestamp", "timestamptz"}
+          "hugeint", "varchar", "date", "timestamp", "timestamptz"}
 
 
 @pytest.mark.parametrize("nulls", [False, True], ids=["full", "nulls"])

@@ -460,7 +460,7 @@ def test_wrong_options_say_so(options, word):
 def test_options_are_read():
     o = brant.func(lambda x: x, return_dtype=int, memory="2GB", timeout=datetime.timedelta(seconds=2), concurrency="auto")._options
     assert (o.memory, o.timeout_ms, o.concurrency) == (2 * 10**9, 2000, 0)
-    assert [udf._bytes(t) for t in ("512MiB", "1k", "1.5g", 100)] == [512 << 20, 1024, int(1.5 * 2**30), 100]
+    assert [udf.bytes_of(t) for t in ("512MiB", "1k", "1.5g", 100)] == [512 << 20, 1024, int(1.5 * 2**30), 100]
 
 
 def test_a_type_is_needed():
