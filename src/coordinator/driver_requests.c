@@ -96,7 +96,7 @@ br_sched_stage *br_driver_stages(const br_query *q, br_arena *arena) {
                                  .splittable = br_stage_splittable(s),
                                  .gpu = calls_gpus(q, s),
                                  .outlives = q->shared_dir != NULL,
-                                 .adapts = br_query_adapts(q, (uint32_t)i)};
+                                 .adapts = br_query_adapts(q, (uint32_t)i) || q->runs[i].split_facts != NULL};
   }
   return stages;
 }

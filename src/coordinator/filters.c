@@ -3,7 +3,7 @@
  * Run-time filters: what a join's one side turned out to be decides what is done to the rows of the other before they are shuffled.
  *   keys     read by each task (a FILTER input), when they are few enough for the rows that they look at
  *   range    between the least and the greatest of them: a condition on the scanned column, by which DuckDB leaves row groups out
- *   splits   whose footers say that they have no such value get no task
+ *   splits   whose footers say that they have no such value get no task; also by the keys of a side that is broadcast
  *
  * A range is of every attempt that was ever told of, so one that is made again by chance can only widen it, and whoever runs after that
  * is given the wider one. Splits are left out only where nothing is by chance (adapt.c).
@@ -203,14 +203,13 @@ char *br_filter_text(const br_query *q, const br_stage_run *r, uint32_t task, ch
   for (size_t i = 0; i < s->n_inputs; i++) {
     const br_stage_input *in = &s->inputs[i];
     br_buf b = {0};
-    if (in->kind != BR_EX_FILTER) continue;
     for (size_t k = 0; k < in->n_ranges; k++) {
       const br_range *split = NULL;
       if (in->ranges[k].source != NULL && r->split_facts != NULL) split = &r->split_facts[task].keys[placed++];
-      add_condition(&b, &in->ranges[k], range_of(q, in, &in->ranges[k]), split);
+      if (in->kind == BR_EX_FILTER) add_condition(&b, &in->ranges[k], range_of(q, in, &in->ranges[k]), split);
     }
-    sql = br_stage_with_range(arena, sql, (uint32_t)i, b.len ? br_buf_cstr(&b) : NULL);
-    if (!br_filter_pays(q, r, in)) sql = br_stage_without_filter(arena, sql, (uint32_t)i);
+    if (in->kind == BR_EX_FILTER) sql = br_stage_with_range(arena, sql, (uint32_t)i, b.len ? br_buf_cstr(&b) : NULL);
+    if (in->kind == BR_EX_FILTER && !br_filter_pays(q, r, in)) sql = br_stage_without_filter(arena, sql, (uint32_t)i);
     br_buf_free(&b);
   }
   return sql;

@@ -174,6 +174,24 @@ def test_splits_stay_where_keys_are_by_chance(data, duck):
         check(s, duck, sql)
 
 
+def test_splits_by_the_keys_of_a_broadcast_side(data, duck):
+    """Its rows come to every task; splits that have no partner for them are left out, where rows without one don't show."""
+    with open_session(data, broadcast_bytes="1GiB") as s:
+        for sql, tasks in ((join("k"), 2), (join("k").replace("JOIN", "SEMI JOIN").replace(", s.w", ""), 2), (join("day"), 2),
+                           (join("k", "nulls"), 0), (join("k", "empty"), 0), (join("name"), N), (join("at"), N),
+                           (join("k").replace("JOIN", "LEFT JOIN"), N), (join("k").replace("JOIN", "ANTI JOIN").replace(", s.w", ""), N),
+                           ("SELECT f.v, s.w, g.k FROM facts f JOIN part s ON f.k = s.k JOIN (FROM part WHERE w < 9100) g ON g.k = f.k", 1),
+                           ("SELECT f.v, s.k FROM facts f JOIN (SELECT k FROM part LIMIT 1600) s ON f.k = s.k", N)):
+            stages = json.loads(s.explain(sql, True, True))["stages"]
+            found = [st["measured"] for st in stages if any("facts" in f for scan in st["scans"] for f in scan["files"])
+                     and any(i["kind"] == "BROADCAST" for i in st["inputs"])]
+            assert [m["tasks"] for m in found] == [tasks], sql
+            if "LIMIT" not in sql:
+                check(s, duck, sql)
+    with open_session(data, "eager", broadcast_bytes="1GiB") as s:
+        check(s, duck, join("k"))
+
+
 OTHER = [
     "SELECT f.k, f.v, s.w FROM facts f JOIN part s ON f.k = s.k AND f.v = s.w % 7",
     "SELECT f.k, s.w FROM (SELECT k + 1 AS k, v FROM facts) f JOIN part s ON f.k = s.k",

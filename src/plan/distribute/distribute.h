@@ -231,6 +231,10 @@ const char *br_clustering_text(br_dist *d, const br_drel *r);
 /* ---- filter.c: `other` reads a hash exchange by the same keys as r will: what went through it may drop rows of r, which are those of
  * the node `side`, in the stages that make them. own: the keys of r. */
 void br_add_filter(br_dist *d, br_drel *r, const br_node *side, const br_hash_keys *own, const br_drel *other);
+/* `moved` was broadcast for the join n, and rows of `stays` that find no partner in it don't show: splits of the scan of `stays` may be
+ * left out by the range of its keys. */
+BR_MUST_USE br_status br_range_broadcast(br_dist *d, const br_node *n, const br_drel *moved, const br_drel *stays,
+                                         bool right, br_error *err);
 
 /* ---- merge.c: stages that do the same become one; a stage whose rows only pass through to one other becomes part of it */
 bool br_find_twin(br_dist *d, const br_stage *s, uint32_t *id);

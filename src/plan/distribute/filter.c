@@ -152,3 +152,43 @@ void br_add_filter(br_dist *d, br_drel *r, const br_node *side, const br_hash_ke
   }
   r->branches = branches;
 }
+
+/* ---- broadcast sides: DuckDB itself drops rows by their keys, inside each task; what can be done before is not to make the task */
+
+static br_status broadcast_key(br_dist *d, const br_node *n, const json_t *condition, const br_drel *moved,
+                               const br_drel *stays, bool right, br_filter_key *key, br_error *err) {
+  const json_t *ours = br_j_get(condition, right ? "right" : "left"),
+               *theirs = br_j_get(condition, right ? "left" : "right");
+  int64_t column = br_expr_column(theirs, stays), stored = br_stored_at(moved, br_expr_column(ours, moved));
+  const char *hashed_as, *other;
+  bool small_int;
+  *key = (br_filter_key){0};
+  if (!br_j_is(condition, "comparison", "COMPARE_EQUAL") || column < 0 || stored < 0) return BR_OK;
+  BR_TRY(br_hash_type(d, br_expr_type(ours), &hashed_as, &small_int, err));
+  BR_TRY(br_hash_type(d, br_expr_type(theirs), &other, &small_int, err));
+  if (!hashed_as || !other || strcmp(hashed_as, other) != 0) return BR_OK;
+  const br_stage *producer = &d->out->stages[moved->branches[0].open->inputs[0].producer];
+  key->column = (uint32_t)stored;
+  key->type = range_type(hashed_as, producer->types[stored]);
+  key->text = br_arena_printf(d->arena, "t.c%lld", (long long)column);
+  if (key->type) key->source = split_column(d, stays->branches[0].open, n->children[right ? 0 : 1], (size_t)column);
+  return BR_OK;
+}
+
+br_status br_range_broadcast(br_dist *d, const br_node *n, const br_drel *moved, const br_drel *stays, bool right,
+                             br_error *err) {
+  br_open *o = moved->branches[0].open;
+  size_t count = br_j_count(n->json, "conditions");
+  if (!d->o->run_time_filters || moved->n_branches != 1 || o->n_inputs != 1 || o->inputs[0].kind != BR_EX_BROADCAST)
+    return BR_OK;
+  br_filter_key *keys = br_arena_alloc(d->arena, (count + 1) * sizeof *keys);
+  o->inputs[0].ranges = keys;
+  for (size_t i = 0; i < count; i++) {
+    br_filter_key *key = &keys[o->inputs[0].n_ranges];
+    BR_TRY(broadcast_key(d, n, br_j_at(n->json, "conditions", i), moved, stays, right, key, err));
+    if (!key->source) continue;
+    want_range(d, &d->out->stages[o->inputs[0].producer], key->column);
+    o->inputs[0].n_ranges++;
+  }
+  return BR_OK;
+}

@@ -186,10 +186,8 @@ static br_status join_in_one_task(br_dist *d, const br_node *n, const join_kind 
 /* DuckDB gives a scan the Bloom filter of a join's build side only if that side has a filter of its own, which an input has not
  * (measured: TPC-H q04 at scale 10 probes 2.7 M rows of lineitem with it and 38 M without). NULL keys find no partner in these
  * joins, so asking for keys that are not NULL changes no answer. */
-static void ask_not_null(br_dist *d, const br_node *n, const join_kind *kind, bool right, br_drel *moved) {
-  bool unmatched_unseen = !strcmp(kind->name, "INNER") || !strcmp(kind->name, right ? "SEMI" : "RIGHT_SEMI");
-  size_t count = n->kind == BR_NODE_CROSS || n->kind == BR_NODE_ASOF_JOIN ? 0 : br_j_count(n->json, "conditions");
-  for (size_t i = 0; i < count && unmatched_unseen && moved->n_branches == 1; i++) {
+static void ask_not_null(br_dist *d, const br_node *n, bool right, br_drel *moved) {
+  for (size_t i = 0; i < br_j_count(n->json, "conditions") && moved->n_branches == 1; i++) {
     const json_t *c = br_j_at(n->json, "conditions", i);
     int64_t column = br_expr_column(br_j_get(c, right ? "right" : "left"), moved);
     if (!br_j_is(c, "comparison", "COMPARE_EQUAL") || column < 0) continue;
@@ -211,7 +209,11 @@ static br_status broadcast_join(br_dist *d, const br_node *n, const join_kind *k
   }
   bool constant = br_is_constant(moved);
   BR_TRY(br_exchange_broadcast(d, moved, why, err));
-  if (!constant) ask_not_null(d, n, kind, right, moved);
+  bool unmatched_unseen = !strcmp(kind->name, "INNER") || !strcmp(kind->name, right ? "SEMI" : "RIGHT_SEMI");
+  if (!constant && unmatched_unseen && n->kind != BR_NODE_CROSS && n->kind != BR_NODE_ASOF_JOIN) {
+    if (n->kind == BR_NODE_JOIN) BR_TRY(br_range_broadcast(d, n, moved, stays, right, err));
+    ask_not_null(d, n, right, moved);
+  }
   return join_here(d, n, kind, l, r, right ? " (right side broadcast)" : " (left side broadcast)", out, err);
 }
 

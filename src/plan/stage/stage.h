@@ -37,7 +37,7 @@ typedef struct br_split_key {
   const char *hashed_as; /* SQL type; BIGINT also for narrower integers, which the text casts */
 } br_split_key;
 
-/* A key of a FILTER input. Rows whose value lies outside the producer's least and greatest one find no partner. */
+/* A key of a FILTER input, or of a BROADCAST one that only its own partners are shown with. Rows whose value lies outside the producer's least and greatest one find no partner. */
 typedef struct br_filter_key {
   uint32_t column;  /* of the producer's output: one that it tells the range of */
   const char *text; /* what of this stage's rows it is compared with, over alias t: a column */
@@ -57,7 +57,8 @@ typedef struct br_stage_input {
                   * the other inputs' same partition, is together what one makes of all of them */
   const br_split_key *keys; /* HASH: of the exchange, in hash order */
   size_t n_keys;
-  const br_filter_key *ranges; /* FILTER: of those keys that have an order which can be told in numbers */
+  const br_filter_key *
+      ranges; /* FILTER: of those keys that have an order which can be told in numbers; BROADCAST: that have a source too */
   size_t n_ranges;
   bool null_keys_go; /* HASH: a row with a NULL among its keys has no part in what the stage makes */
 } br_stage_input;
