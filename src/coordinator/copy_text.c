@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/util.h"
 #include "coordinator/tokens.h"
 
 void br_copy_text_free(br_copy_text *c) {
@@ -106,7 +107,8 @@ static bool next_option(const char **p, const char *end, option *o) {
 
 typedef struct options {
   br_buf passed;
-  bool many, overwrite, append, ignore, explicit_format;
+  bool many, overwrite, append, ignore, explicit_format, row_groups;
+  uint64_t file_bytes;
   char *pattern, *compression;
 } options;
 
@@ -158,6 +160,13 @@ static void look_at(br_copy_text *c, options *all, const option *o) {
   const char *name = o->name;
   if (strcasecmp(name, "partition_by") == 0) c->partitioned = true;
   if (strcasecmp(name, "file_size_bytes") == 0 || strcasecmp(name, "row_groups_per_file") == 0) c->split = true;
+  if (strncasecmp(name, "row_group", 9) == 0) all->row_groups = true;
+  if (strcasecmp(name, "file_size_bytes") == 0) {
+    br_error ignored; /* DuckDB checks it */
+    char *v = word(o);
+    if (br_parse_bytes(v, &all->file_bytes, &ignored) != BR_OK) all->file_bytes = 0;
+    free(v);
+  }
   if (strcasecmp(name, "compression") == 0) set_text(&all->compression, o);
   if (strcasecmp(name, "header") == 0) c->header = truth(o);
   if (strcasecmp(name, "quote") == 0) c->quote = character(o);
@@ -214,6 +223,7 @@ static br_status conclude(br_copy_text *c, options *all, br_error *err) {
   for (char *p = c->format; *p != 0; p++) *p = (char)tolower((unsigned char)*p);
   c->directory = all->many || c->partitioned || c->split || (n > 0 && c->target[n - 1] == '/');
   c->mode = all->overwrite ? BR_SINK_OVERWRITE : all->append || all->ignore ? BR_SINK_APPEND : BR_SINK_NEW;
+  if (!all->row_groups && strcmp(c->format, "parquet") == 0) c->file_bytes = all->file_bytes;
   if (c->escape == 0) c->escape = c->quote; /* DuckDB's default is a doubled quote */
   if (!c->directory) {
     c->mode = BR_SINK_REPLACE;

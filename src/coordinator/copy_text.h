@@ -9,10 +9,11 @@
 typedef struct br_copy_text {
   char *select; /* what gives the rows */
   char *target;
-  bool directory;   /* several files below target */
-  bool partitioned; /* PARTITION_BY */
-  bool split;       /* several files a task: FILE_SIZE_BYTES, ROW_GROUPS_PER_FILE */
-  bool write_empty; /* a result without rows makes a file */
+  bool directory;      /* several files below target */
+  bool partitioned;    /* PARTITION_BY */
+  bool split;          /* several files a task: FILE_SIZE_BYTES, ROW_GROUPS_PER_FILE */
+  uint64_t file_bytes; /* FILE_SIZE_BYTES of Parquet whose row groups nobody chose; 0: not that */
+  bool write_empty;    /* a result without rows makes a file */
   br_sink_mode mode;
   char *format;    /* parquet, csv, json, or whatever else was asked for; by the target's name if it was not */
   char *options;   /* what DuckDB's writer shall know: SQL without FORMAT, "" for none */

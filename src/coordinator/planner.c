@@ -13,6 +13,7 @@
 #include "base/util.h"
 #include "coordinator/dataset.h"
 #include "coordinator/session.h"
+#include "coordinator/tokens.h"
 
 #define SPLIT_LEAST_BYTES (8u << 20) /* compressed; smaller splits cost more to start than they bring */
 #define SPLIT_MOST_BYTES (256u << 20)
@@ -21,7 +22,8 @@
 #define TASKS_PER_SLOT_BUILDING 2         /* of a stage with a broadcast join: each task builds the table again */
 #define TASKS_PER_SLOT 3                  /* so that the last task of a stage is short */
 #define TASKS_PER_SLOT_CALLING \
-  2 /* at least, of a stage that calls users' functions, which may take long for each row */
+  2                          /* at least, of a stage that calls users' functions, which may take long for each row */
+#define SUMMARIES_PER_SLOT 2 /* columns differ in what they cost */
 #define TASK_TARGET_BYTES (64u << 20) /* of a task that reads an exchange, once its size is known */
 #define PARTITIONS_MOST 4096u
 #define PART_LEAST_BYTES (1u << 20) /* less of a dataset is not worth a task of its own on the worker that has it */
@@ -550,12 +552,18 @@ static bool reads_in_recursion(const brant_session *s, const br_plan *plan, cons
   return false;
 }
 
+static bool only_describes(const char *sql) {
+  const char *t = sql;
+  return br_token_take(&t, "describe") || br_token_take(&t, "desc") || br_token_take(&t, "show");
+}
+
 /* Enough to decide without workers: true if it runs in this process. */
 static bool decide_here(brant_session *s, const br_plan *plan, const br_planned *planned, uint64_t bytes, bool force,
                         bool calls, br_prepared *p) {
   const char *why = plan != NULL ? only_here(s, plan->root, p) : NULL;
   if (why == NULL && planned->refused != NULL && s->has_local_tables)
     why = "its plan can't be sent elsewhere, and this session has tables in its memory";
+  if (why == NULL && only_describes(p->sql)) why = "it runs nothing";
   if (why == NULL && planned->columns == 0) why = "it stands for several statements";
   if (why == NULL && s->options.distribute == BRANT_DISTRIBUTE_NEVER) why = "distribute is never";
   if (why == NULL && plan != NULL && reads_in_recursion(s, plan, plan->root))
@@ -624,6 +632,39 @@ static br_status plan_text(brant_session *s, const char *sql, br_planned *planne
   return br_session_plan(s->db, sql, planned, err); /* its errors show the user's own text */
 }
 
+/* The plan of out->sql; NULL where it can't be read, and planned says why. */
+static br_status plan_statement(brant_session *s, const br_prepared *out, br_planned *planned, br_plan **plan,
+                                uint64_t *bytes, br_error *err) {
+  BR_TRY(plan_text(s, out->sql, planned, err));
+  BR_TRY(br_session_check_interrupt(s, err));
+  if (planned->refused != NULL) return BR_OK;
+  br_status status = br_plan_parse(planned->json, planned->explain_json, plan, err);
+  if (status == BR_UNSUPPORTED) {
+    planned->refused = br_strdup(err->message);
+    return BR_OK;
+  }
+  BR_TRY(status);
+  *bytes = 0; /* of what is read, views included, instead of what the text names */
+  return plan_bytes(s, (*plan)->root, (*plan)->arena, bytes, err);
+}
+
+/* Planned again as several, if it is a SUMMARIZE that gains by it. */
+static br_status spread_summarize(brant_session *s, br_prepared *out, br_planned *planned, br_plan **plan,
+                                  uint64_t *bytes, br_error *err) {
+  char *text = NULL;
+  if (*plan == NULL || !br_is_summarize(out->sql)) return BR_OK;
+  BR_TRY(br_session_workers(s, err));
+  BR_TRY(br_summarize_spread(s, out->sql, (size_t)br_driver_slots(s->driver) * SUMMARIES_PER_SLOT, &text, err));
+  if (text == NULL) return BR_OK;
+  free(out->sql);
+  out->sql = text;
+  br_plan_free(*plan);
+  br_planned_free(planned);
+  *plan = NULL;
+  *planned = (br_planned){0};
+  return plan_statement(s, out, planned, plan, bytes, err);
+}
+
 br_status br_prepare(brant_session *s, const char *sql, bool force, br_prepared *out, br_error *err) {
   br_planned planned = {0};
   br_plan *plan = NULL;
@@ -632,23 +673,11 @@ br_status br_prepare(brant_session *s, const char *sql, bool force, br_prepared 
   *out = (br_prepared){0};
   BR_TRY_GOTO(br_source_rewrite(s->db, s->source, sql, &out->sql, &bytes, err));
   uint64_t bound = br_functions_bound(s->functions);
-  BR_TRY_GOTO(plan_text(s, out->sql, &planned, err));
+  BR_TRY_GOTO(plan_statement(s, out, &planned, &plan, &bytes, err));
   bool calls = br_functions_bound(s->functions) != bound;
-  BR_TRY_GOTO(br_session_check_interrupt(s, err));
-  if (planned.refused == NULL) {
-    status = br_plan_parse(planned.json, planned.explain_json, &plan, err);
-    if (status == BR_UNSUPPORTED) {
-      planned.refused = br_strdup(err->message);
-      status = BR_OK;
-    }
-    if (status != BR_OK) goto done;
-  }
-  if (plan != NULL) {
-    bytes = 0; /* of what is read, views included, instead of what the text names */
-    BR_TRY_GOTO(plan_bytes(s, plan->root, plan->arena, &bytes, err));
-  }
   bool here = decide_here(s, plan, &planned, bytes, force, calls, out);
   if (calls) BR_TRY_GOTO(refuse_calls(out, &planned, err));
+  if (!here && !calls) BR_TRY_GOTO(spread_summarize(s, out, &planned, &plan, &bytes, err));
   if (!here) status = distribute_query(s, plan, &planned, bytes, calls, out, err);
 done:
   br_plan_free(plan);

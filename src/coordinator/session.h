@@ -123,6 +123,10 @@ BR_MUST_USE br_status br_temp_shadows(brant_session *s, bool *out, br_error *err
  * become what DuckDB can plan. *out is NULL when there are none; else free it. */
 BR_MUST_USE br_status br_node_text(const char *sql, char **out, br_error *err);
 
+/* summarize.c: SUMMARIZE as several over a part of the columns each; *out NULL: it is better left as it is, else free it. */
+bool br_is_summarize(const char *sql);
+BR_MUST_USE br_status br_summarize_spread(brant_session *s, const char *sql, size_t groups, char **out, br_error *err);
+
 /* How one statement will run. */
 typedef struct br_prepared {
   bool local;            /* in this process */

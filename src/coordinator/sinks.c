@@ -23,7 +23,9 @@
 #include "coordinator/sink_list.h"
 #include "engine/files.h"
 
-#define LOCAL_ATTEMPT "local" /* directory of what this process writes */
+#define ROW_GROUP_ROWS 122880u /* DuckDB's */
+#define ROW_GROUP_STEP 2048u   /* it counts in these */
+#define LOCAL_ATTEMPT "local"  /* directory of what this process writes */
 
 struct br_copying {
   brant_session *session;
@@ -112,6 +114,44 @@ void br_sink_columns(const br_query *q, const br_stage *last, br_buf *b) {
   }
 }
 
+/* Bytes that a value takes in a Parquet file, more or less: half of what it takes in memory. */
+static uint64_t column_bytes(const char *type) {
+  static const struct {
+    const char *type;
+    uint64_t bytes;
+  } some[] = {{"BOOLEAN", 1},  {"TINYINT", 1}, {"UTINYINT", 1}, {"SMALLINT", 1}, {"USMALLINT", 1}, {"INTEGER", 2},
+              {"UINTEGER", 2}, {"FLOAT", 2},   {"DATE", 2},     {"BIGINT", 4},   {"UBIGINT", 4},   {"DOUBLE", 4}};
+  for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+    if (strcmp(type, some[i].type) == 0) return some[i].bytes;
+  if (strncmp(type, "DECIMAL", 7) == 0 || strncmp(type, "TIME", 4) == 0) return 4;
+  return strpbrk(type, "[(") != NULL ? 32 : 8; /* nested; text */
+}
+
+/* A file can't be smaller than a row group: where small files are asked for, a quarter of one. */
+static br_status choose_row_groups(br_copying *c, br_error *err) {
+  const br_query *q = c->plan->query;
+  uint64_t row_bytes = 0;
+  if (c->text.file_bytes == 0) return BR_OK;
+  if (q != NULL) {
+    for (size_t i = 0; i < q->n_columns; i++) row_bytes += column_bytes(q->types[i]);
+  } else {
+    br_table t;
+    char *sql = br_asprintf("SELECT column_type FROM (DESCRIBE %s\n)", c->plan->sql);
+    br_status status = br_session_table(c->session->db, sql, &t, err);
+    free(sql);
+    BR_TRY(status);
+    for (size_t i = 0; i < t.rows; i++) row_bytes += column_bytes(br_table_cell(&t, i, 0));
+    br_table_free(&t);
+  }
+  uint64_t rows = c->text.file_bytes / 4 / (row_bytes > 0 ? row_bytes : 1) / ROW_GROUP_STEP * ROW_GROUP_STEP;
+  if (rows >= ROW_GROUP_ROWS) return BR_OK;
+  if (rows < ROW_GROUP_STEP) rows = ROW_GROUP_STEP;
+  char *options = br_asprintf("%s%sROW_GROUP_SIZE %" PRIu64, c->text.options, c->text.options[0] ? ", " : "", rows);
+  free(c->text.options);
+  c->text.options = options;
+  return BR_OK;
+}
+
 /* The last stage writes files; its output is their list. */
 static void make_sink_stage(br_copying *c) {
   br_query *q = c->plan->query;
@@ -167,6 +207,7 @@ br_status br_copying_start(brant_session *s, const char *sql, br_prepared *plan,
   BR_TRY_GOTO(open_sink(c, err));
   BR_TRY_GOTO(br_prepare(s, c->text.select, false, plan, err));
   BR_TRY_GOTO(br_sink_list_schema(s->db, c->text.partitioned, &c->schema, err));
+  BR_TRY_GOTO(choose_row_groups(c, err));
   if (!plan->local) BR_TRY_GOTO(start_query(c, err));
   *out = c;
   c = NULL;

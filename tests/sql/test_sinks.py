@@ -103,6 +103,22 @@ def test_formats(workers, query, tmp_path, format, options):
     assert sum(f["rows"] for f in listed) == ROWS
 
 
+@pytest.mark.parametrize("format, size", [("parquet", 100_000), ("parquet", 300_000), ("csv", 100_000), ("json", 1_000_000)])
+@pytest.mark.parametrize("where", ["workers", "here", "ordered"])
+def test_sizes_of_files(workers, query, tmp_path, format, size, where):
+    """Near what was asked for: none much larger, and in what a task writes only the last one smaller."""
+    many = f"SELECT q.*, r, hash(id, r) AS h FROM ({query}) q, range(5) t(r)" + (" ORDER BY h" if where == "ordered" else "")
+    session = workers if where != "here" else brantlib.Session(workers=1, distribute="never")
+    listed = copy(session, many, f"{tmp_path}/out", f"FORMAT {format}, FILE_SIZE_BYTES {size}")
+    if where == "here":
+        session.close()
+    check_list(listed, tmp_path / "out", format)
+    assert sum(f["rows"] for f in listed) == 5 * ROWS
+    last = {f["file"].rsplit("-", 1)[0]: f["file"] for f in sorted(listed, key=lambda f: f["file"])}
+    sizes = [f["bytes"] for f in listed if f["file"] not in last.values()]
+    assert sizes and min(sizes) >= size * 0.9 and max(f["bytes"] for f in listed) <= size * 1.5, sorted(sizes)
+
+
 @pytest.mark.parametrize("format", ["parquet", "csv"])
 def test_partitioned(workers, query, tmp_path, format):
     target = tmp_path / "out"

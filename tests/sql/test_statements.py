@@ -257,6 +257,43 @@ def test_describe_show_explain_prepare(session, here):
     session.run("DEALLOCATE p")
 
 
+def test_describe_runs_nothing(session, here):
+    for sql in (f"DESCRIBE SELECT id, error('never') AS e FROM '{here}/facts/*.parquet'", f"DESCRIBE '{here}/facts/*.parquet'", "SHOW TABLES"):
+        table, stats = session.run(sql)
+        assert not stats.distributed
+        assert table.column_names == duckdb.sql(sql).columns
+        if "SHOW" not in sql:
+            assert [tuple(r.values()) for r in table.to_pylist()] == duckdb.sql(sql).fetchall()
+
+
+EXACT = ("column_name", "column_type", "min", "max", "approx_unique", "count", "null_percentage")
+
+
+@pytest.mark.parametrize("what, spread", [
+    ("'{}/one/*.parquet'", True), ("SELECT id, name, x FROM '{}/facts/*.parquet' WHERE id % 3 = 0 -- some", True),
+    ("(SELECT id AS \"a b\", g + 1 AS c FROM '{}/facts/*.parquet');", True), ("from '{}/facts/*.parquet' select id, g, ts, l WHERE id < 0", True),
+    ("SELECT id FROM '{}/facts/*.parquet'", False), ("SELECT id, id + random() AS r FROM '{}/facts/*.parquet'", False),
+    ("SELECT g, count(*) AS n FROM '{}/facts/*.parquet' GROUP BY g", False)])
+def test_summarize(session, here, what, spread):
+    """Some columns a task; quartiles are approximate, mean and deviation depend on the order of the rows."""
+    sql = "SUMMARIZE " + what.format(here)
+    table, stats = session.run(sql)
+    want = duckdb.sql(sql).to_arrow_table()
+    assert table.column_names == want.column_names and table.schema.types == want.schema.types
+    for got, right in zip(table.to_pylist(), want.to_pylist(), strict=True):
+        if got["column_name"] == "r":
+            continue
+        assert {k: got[k] for k in EXACT} == {k: right[k] for k in EXACT}
+        for k in ("avg", "std", "q25", "q50", "q75"):
+            assert (got[k] is None) == (right[k] is None), (got, right)
+            if k in ("avg", "std") and got[k] is not None and right[k].replace(".", "").isdigit():
+                assert float(got[k]) == pytest.approx(float(right[k]))
+    assert stats.distributed and (stats.stages > 3) == spread
+    view = session.run("CREATE OR REPLACE VIEW summed AS " + ("FROM " if what.startswith("'") else "") + what.format(here).strip(";").split("--")[0])
+    assert view and session.run("SUMMARIZE summed")[1].stages > 3 or not spread
+    session.run("DROP VIEW summed")
+
+
 def test_an_error_leaves_the_session_usable(session, here):
     for bad in ("SELECT nope", "SELEC", f"SELECT s::INT FROM '{here}/facts/*.parquet'", "SELECT * FROM '/no/such.parquet'", "DROP VIEW no_such"):
         with pytest.raises(brantlib.BrantError):

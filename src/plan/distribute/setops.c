@@ -54,6 +54,16 @@ static bool all_one(const br_drel *r, size_t n) {
   return true;
 }
 
+/* Several that each gather rows to aggregate them whole: tasks of their own, at the same time. */
+static bool worth_apart(const br_drel *r, size_t n) {
+  size_t heavy = 0;
+  for (size_t i = 0; i < n; i++) {
+    const char *reason = r[i].branches[0].open->reason;
+    heavy += reason != NULL && strcmp(reason, BR_WHY_WHOLE_AGGREGATE) == 0;
+  }
+  return heavy > 1;
+}
+
 /* All parts in one task, or all constants: one stage, printed in place. */
 static br_status union_in_place(br_dist *d, const br_node *n, const br_drel *children, br_drel *out, br_error *err) {
   br_open *o = children[0].branches[0].open;
@@ -73,7 +83,8 @@ static br_status union_all(br_dist *d, const br_node *n, br_drel *children, br_d
   size_t count = 0;
   double rows = 0;
   br_dkey *keys;
-  if (all_one(children, n->n_children)) return union_in_place(d, n, children, out, err);
+  if (all_one(children, n->n_children) && !worth_apart(children, n->n_children))
+    return union_in_place(d, n, children, out, err);
   if (alike(d, children, n->n_children, &keys)) {
     BR_TRY(union_in_place(d, n, children, out, err));
     placed_by(out, keys, children[0].n_keys);
