@@ -106,7 +106,8 @@ def read(path):
 
 
 def no_enums(type_name):
-    """Enums come back as VARCHAR, HUGEINT as DECIMAL(38,0), wherever they are inside a type."""
+    """Enums come back as dictionaries of texts (tests/sql/test_enums.py), which DuckDB reads as VARCHAR; HUGEINT as DECIMAL(38,0).
+    Wherever they are inside a type."""
     return re.sub(r"\bHUGEINT\b", "DECIMAL(38,0)", re.sub(r"ENUM\((?:'(?:[^']|'')*'(?:, )?)*\)", "VARCHAR", type_name))
 
 
