@@ -14,11 +14,14 @@
 #include "base/util.h"
 #include "coordinator/query.h"
 
-/* Rows that the stage's tasks have to look at. */
+#define BUILD_ROWS 4 /* rows that can be read for the price of one that is put into a join's table */
+
+/* Rows that the stage's tasks have to look at, each once. */
 static uint64_t rows_read(const br_query *q, const br_stage_run *r) {
   uint64_t rows = r->split_rows;
   for (size_t i = 0; i < r->plan->n_inputs; i++)
-    if (r->plan->inputs[i].kind != BR_EX_FILTER) rows += q->runs[r->plan->inputs[i].producer].rows_out;
+    if (r->plan->inputs[i].kind != BR_EX_FILTER && r->plan->inputs[i].kind != BR_EX_BROADCAST)
+      rows += q->runs[r->plan->inputs[i].producer].rows_out;
   return rows;
 }
 
@@ -39,7 +42,7 @@ static bool pays(const br_query *q, const br_stage_run *p, const br_stage *join,
     rows += side->rows_out;
     *bytes += side->bytes_out;
   }
-  return *bytes <= q->broadcast_bytes && rows * tasks_about(q, p) <= rows_read(q, p);
+  return *bytes <= q->broadcast_bytes && rows * tasks_about(q, p) * BUILD_ROWS <= rows_read(q, p);
 }
 
 /* Scans follow those of the other one: a dataset's input is named by the place of its scan. */
@@ -95,6 +98,7 @@ bool br_query_join_in_place(br_query *q, uint32_t stage) {
   br_query_say(r, "broadcast join: the other side of stage %u has %s, each task reads all of it", stage, size);
   s->stages[reader] = br_stage_join_in_place(s->arena, s, stage, reader, input);
   s->stages[stage].n_inputs = 0;
+  r->joins_in_place = true;
   take_tasks(q, r, &was, p);
   return true;
 }

@@ -137,6 +137,7 @@ bool br_filter_pays(const br_query *q, const br_stage_run *r, const br_stage_inp
   uint64_t rows = r->split_rows;
   for (size_t i = 0; i < r->plan->n_inputs; i++)
     if (r->plan->inputs[i].kind != BR_EX_FILTER) rows += br_stage_rows(&q->runs[r->plan->inputs[i].producer]);
+  if (r->joins_in_place && r->plan->rows >= 0 && r->plan->rows < (double)rows) rows = (uint64_t)r->plan->rows;
   return keys->bytes_out <= q->filter_bytes && keys->rows_out <= rows / FILTER_ROWS_A_KEY;
 }
 

@@ -84,6 +84,7 @@ typedef struct br_stage_run {
   br_slice *slices;            /* [n_tasks]; NULL: task i reads partition i */
   char *adapted;               /* for people: what was changed before it started; NULL: nothing */
   br_step_run *steps;          /* [plan->n_steps]; NULL: nothing was measured yet */
+  bool joins_in_place;         /* it took another stage in (adapt_join.c): fewer rows reach its filters than it reads */
   uint32_t started, done;      /* started: attempts */
   uint32_t retries, seconds, cancelled, outputs_lost,
       made_again;      /* attempts, and outputs that died while needed or not */

@@ -165,6 +165,7 @@ JOINED = [
     f"SELECT f.k, f.s, y.w FROM {KEYS} y JOIN facts f ON f.k = y.k",
     f"SELECT f.s, count(*), sum(y.w) FROM facts f JOIN {GROUPED} y ON f.v = y.v GROUP BY f.s",
     f"SELECT f.k, y.w FROM facts f JOIN {GROUPED} y ON f.v = y.v ORDER BY f.k, y.w LIMIT 7",
+    "SELECT f.k % 7, count(*), max(f.s) FROM facts f JOIN (SELECT v, max(k) AS a FROM facts GROUP BY v) y ON f.v = y.v WHERE f.k > y.a - 9000 GROUP BY f.k % 7",
     f"SELECT f.k, f.s FROM facts f SEMI JOIN {KEYS} y ON f.k = y.k",
     f"SELECT f.k, y.w FROM facts f JOIN {KEYS} y ON f.k + 1 = y.k + 1 AND f.v < y.w",
 ]

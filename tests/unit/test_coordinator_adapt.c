@@ -292,7 +292,7 @@ static void test_a_side_of_two_inputs(void **state) {
   br_query_unref(q);
 }
 
-/* Stage 1 waits for stage 0, whose keys filter it, and goes into the join: with 4 tasks, of 1,000 rows to read. */
+/* Stage 1 waits for stage 0, whose keys filter it, and goes into the join: with 4 tasks, of 4,000 rows to read. */
 static br_query *query_in_place(uint64_t rows_of_0) {
   uint64_t bytes[PARTS];
   for (int i = 0; i < PARTS; i++) bytes[i] = rows_of_0;
@@ -304,7 +304,7 @@ static br_query *query_in_place(uint64_t rows_of_0) {
   reads(&st[1], 0, BR_EX_FILTER);
   st[2].inputs[0].side = 1;
   st[2].inputs[1].side = 2;
-  q->runs[1].split_rows = 1000;
+  q->runs[1].split_rows = 4000;
   q->broadcast_bytes = 8 * rows_of_0;
   sizes(q, 0, bytes);
   return q;
@@ -321,7 +321,7 @@ static void test_rows_are_joined_where_they_are_made(void **state) {
   assert_int_equal(q->runs[2].n_tasks, 4);
   assert_int_equal(q->runs[3].n_tasks, 4); /* reads task by task */
   assert_ptr_equal(q->runs[2].split_sql[3], split);
-  assert_int_equal(q->runs[2].split_rows, 1000);
+  assert_int_equal(q->runs[2].split_rows, 4000);
   assert_int_equal(q->runs[1].split_rows, 0);
   assert_string_equal(q->runs[1].adapted, "runs in stage 2");
   assert_string_equal(q->runs[2].adapted,
@@ -345,7 +345,8 @@ static void test_rows_are_joined_where_they_are_made(void **state) {
 static void test_what_is_large_or_late_is_shuffled(void **state) {
   (void)state;
   for (int i = 0; i < 5; i++) {
-    br_query *q = query_in_place(i == 0 ? 300 : 250); /* 0: building that four times is more than reading 1,000 rows */
+    br_query *q =
+        query_in_place(i == 0 ? 300 : 250); /* 0: building that four times costs more than reading 4,000 rows */
     if (i == 1) q->broadcast_bytes--;
     if (i == 2) q->runs[0].done--;
     if (i == 3) q->runs[1].started = 1;
@@ -356,6 +357,23 @@ static void test_what_is_large_or_late_is_shuffled(void **state) {
     assert_null(q->runs[2].adapted);
     br_query_unref(q);
   }
+}
+
+/* What the join gives is filtered for the next one, not all that its tasks read now. */
+static void test_filters_of_a_join_in_place(void **state) {
+  (void)state;
+  br_query *q = query_in_place(250);
+  br_stage *join = &q->stages->stages[2];
+  reads(join, 0, BR_EX_FILTER);
+  join->rows = 300;
+  q->filter_bytes = MIB;
+  br_query_adapt(q, 1);
+  join = &q->stages->stages[2];
+  assert_int_equal(join->inputs[join->n_inputs - 1].kind, BR_EX_FILTER);
+  assert_false(br_filter_pays(q, &q->runs[2], &join->inputs[join->n_inputs - 1])); /* 248 keys */
+  join->rows = 1000;
+  assert_true(br_filter_pays(q, &q->runs[2], &join->inputs[join->n_inputs - 1]));
+  br_query_unref(q);
 }
 
 /* The stage that goes into the join reads partitions itself: those that go together are read together by the join's tasks. */
@@ -397,6 +415,7 @@ int main(void) {
       cmocka_unit_test(test_a_side_of_two_inputs),
       cmocka_unit_test(test_rows_are_joined_where_they_are_made),
       cmocka_unit_test(test_what_is_large_or_late_is_shuffled),
+      cmocka_unit_test(test_filters_of_a_join_in_place),
       cmocka_unit_test(test_partitions_are_joined_where_they_are),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
