@@ -146,7 +146,8 @@ BRANT_API int brant_split(const char *script, char ***statements, size_t *count,
 BRANT_API void brant_free(void *p);
 
 /* Start one statement. A SELECT runs in the background at once, and so does COPY … TO, whose result lists the files (it is done when
- * that was read to its end); others (CREATE VIEW, ATTACH, SET, ...) are done on return and have an empty result. EXPLAIN [ANALYZE]
+ * that was read to its end), INSERT INTO 'directory/' and CREATE TABLE 'directory/' AS, which give a count; others (INSERT INTO a table,
+ * CREATE, ATTACH, SET, ...) are done on return and have an empty result or a count. EXPLAIN [ANALYZE]
  * gives the stages, a row a line; EXPLAIN (DUCKDB) gives DuckDB's own plan. *out: brant_query_free it. */
 BRANT_API int brant_submit(brant_session *session, const char *sql, brant_query **out, brant_error *err);
 /* A value for a parameter of a statement: $1, $2 … and ? in their order, $name by its name. */
