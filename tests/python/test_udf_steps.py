@@ -198,13 +198,19 @@ def test_error_ends_all(one):
 @pytest.mark.parametrize("text,why", [
     ("with recursive r(n) as (select 1::bigint union all select $twice(n) from r where n < 9) from r", "can't be cut into stages"),
     ("select list_transform([1, 2], lambda x: $twice(x))", "inside a lambda"),
-    ("create table x as select $twice(1)", "runs in the processes of workers"),
     ("select a.i from @t a left join @t b on $mix(a.i, b.i) = '3-3'", "over both sides of a join"),
 ])
 def test_where_it_cannot_be(one, text, why):
     with pytest.raises(brant.Error) as e:
         one(text).arrow()
     assert why in str(e.value)
+
+
+def test_tables_are_filled(one):
+    one("create table filled as select $twice(i) as n from range(5000) t(i)").arrow()
+    one("insert into filled select $twice(i * 2) from range(5) t(i)").arrow()
+    assert one("select count(*)::bigint as n, sum(n)::bigint as s from filled").arrow().to_pylist() == [{"n": 5005, "s": 4999 * 5000 + 2 * 20}]
+    one("drop table filled").arrow()
 
 
 def test_never_here(data):
