@@ -29,6 +29,7 @@
 #define PART_LEAST_BYTES (1u << 20) /* less of a dataset is not worth a task of its own on the worker that has it */
 #define TABLE_SPLIT_ROWS 2000000u
 #define SPLITS_MOST 100000u
+#define TEXT_MOST_BYTES (BR_MESSAGE_MAX_BYTES - (2u << 20))
 
 void br_prepared_free(br_prepared *p) {
   br_query_unref(p->query);
@@ -584,6 +585,16 @@ static br_status refuse_calls(const br_prepared *p, const br_planned *planned, b
                  "the query calls a user's function, which runs in workers only, but %s", why);
 }
 
+/* Does a stage's text fit into a message to a worker, with room for its split and inputs? Long constants are written into it. */
+static bool texts_fit(const br_stages *stages) {
+  for (size_t i = 0; i < stages->n_stages; i++) {
+    size_t bytes = strlen(stages->stages[i].sql);
+    for (size_t k = 0; k < stages->stages[i].n_steps; k++) bytes += strlen(stages->stages[i].steps[k].sql);
+    if (bytes > TEXT_MOST_BYTES) return false;
+  }
+  return true;
+}
+
 static br_status distribute_query(brant_session *s, br_plan *plan, br_planned *planned, uint64_t bytes, bool calls,
                                   br_prepared *p, br_error *err) {
   BR_TRY(br_session_workers(s, err));
@@ -603,6 +614,15 @@ static br_status distribute_query(brant_session *s, br_plan *plan, br_planned *p
     p->why_text = br_strdup(stages->whole_query_reason); /* executors may not have what its text names */
     br_stages_free(stages);
     run_here(p, p->why_text);
+    return BR_OK;
+  }
+  if (!texts_fit(stages)) {
+    br_stages_free(stages);
+    if (calls || (plan != NULL && reads_dataset(s, plan, plan->root, true)))
+      return br_fail(err, BR_UNSUPPORTED, BR_BLAME_USER,
+                     "a task's text would be longer than %u MiB: put long constants into a table",
+                     TEXT_MOST_BYTES >> 20);
+    run_here(p, "a task's text would be longer than a message to a worker");
     return BR_OK;
   }
   p->query = new_query(s, planned);

@@ -109,8 +109,8 @@ select avg(dt), avg(ts) from t;
 select k, count(distinct b), sum(distinct a), count(*) from t group by k;
 -- hash: 3 stages, HASH 1, SINGLE 1
 select count(distinct b), count(distinct k), sum(distinct k) from t;
-select count(distinct b) filter (where a > 3), count(distinct k), sum(b), count(*), avg(distinct a) from t;
-select count(distinct b) filter (where a > 3), sum(distinct b) filter (where a > 3) from t;
+select count(distinct b) filter (where a > 3), count(distinct k), sum(a), count(*), avg(distinct a) from t;
+select count(distinct b) filter (where a > 3), sum(distinct a) filter (where a > 3) from t;
 select k, count(distinct b) filter (where a > 3), min(a) from t group by k;
 -- hash: 3 stages, HASH 1, SINGLE 1
 -- whole: 2 stages, SINGLE 1
