@@ -25,6 +25,8 @@
   2                          /* at least, of a stage that calls users' functions, which may take long for each row */
 #define SUMMARIES_PER_SLOT 2 /* columns differ in what they cost */
 #define TASK_TARGET_BYTES (64u << 20) /* of a task that reads an exchange, once its size is known */
+#define INLINE_SHARE \
+  4 /* of less than so many times inline_bytes nothing is small: all of it is distributed, or runs here */
 #define PARTITIONS_MOST 4096u
 #define PART_LEAST_BYTES (1u << 20) /* less of a dataset is not worth a task of its own on the worker that has it */
 #define TABLE_SPLIT_ROWS 2000000u
@@ -91,7 +93,7 @@ static uint32_t choose_partitions(const brant_session *s, uint64_t bytes, uint32
 static bool builds_tables(const br_stage *st) {
   for (size_t i = 0; i < st->n_inputs; i++)
     if (st->inputs[i].kind == BR_EX_BROADCAST) return true;
-  return false;
+  return st->n_scans > 1; /* the others are read whole by each task */
 }
 
 /* How many splits a scan gets. A number that fits the number of files cuts no file (files of a table are mostly of one size):
@@ -343,7 +345,7 @@ static br_status split_stage(brant_session *s, br_query *q, br_stage_run *r, uin
 }
 
 /* Compressed bytes of the files and columns that a plan reads, for the decisions that depend on size. */
-static br_status plan_bytes(brant_session *s, const br_node *n, br_arena *arena, uint64_t *bytes, br_error *err) {
+static br_status plan_bytes(brant_session *s, br_node *n, br_arena *arena, uint64_t *bytes, br_error *err) {
   br_scan scan;
   bool is_scan = false;
   if (n->kind == BR_NODE_GET) BR_TRY(br_scan_of(arena, n, &is_scan, &scan, err));
@@ -358,7 +360,9 @@ static br_status plan_bytes(brant_session *s, const br_node *n, br_arena *arena,
       if (name != NULL) columns[k++] = name;
     }
     BR_TRY(br_source_snapshot(s->db, s->source, (const char *const *)scan.files, scan.n_files, &snap, err));
-    *bytes += br_snapshot_bytes(snap, columns, k);
+    n->source_bytes = (double)br_snapshot_bytes(snap, columns, k);
+    n->source_rows = (double)br_snapshot_rows(snap);
+    *bytes += (uint64_t)n->source_bytes;
     br_snapshot_free(snap);
   } else if (is_scan && scan.kind == BR_SCAN_WARC) {
     uint64_t size = 0;
@@ -503,12 +507,14 @@ static bool adapts(const br_query *q) {
 /* The plan, cut; or the whole query as one stage with the reason. */
 static br_status cut(brant_session *s, br_plan *plan, const char *sql, const br_planned *planned, uint64_t bytes,
                      uint32_t slots, bool calls, br_stages **out, br_error *err) {
-  br_distribute_options o = {.partitions = choose_partitions(s, bytes, slots),
-                             .broadcast_bytes = (double)s->settings.broadcast_bytes,
-                             .sort_one_task_rows = (double)s->settings.sort_one_task_rows,
-                             .two_step_aggregate = s->settings.two_step_aggregate != 0,
-                             .run_time_filters = s->settings.filter_bytes > 0,
-                             .joins_in_place = s->settings.adaptive != 0 && s->settings.broadcast_bytes > 0};
+  br_distribute_options o = {
+      .partitions = choose_partitions(s, bytes, slots),
+      .broadcast_bytes = (double)s->settings.broadcast_bytes,
+      .inline_bytes = bytes / INLINE_SHARE >= s->settings.inline_bytes ? (double)s->settings.inline_bytes : 0,
+      .sort_one_task_rows = (double)s->settings.sort_one_task_rows,
+      .two_step_aggregate = s->settings.two_step_aggregate != 0,
+      .run_time_filters = s->settings.filter_bytes > 0,
+      .joins_in_place = s->settings.adaptive != 0 && s->settings.broadcast_bytes > 0};
   br_stages *stages = NULL;
   o.spread = slots;
   o.functions = br_functions_all(s->functions, &o.n_functions);

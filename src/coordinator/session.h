@@ -35,6 +35,7 @@ typedef struct br_settings {
   uint64_t timeout_ms;         /* 0: none */
   uint64_t dataset_bytes;      /* of tables that the caller gave, kept in memory; 0: an eighth of what there is */
   uint64_t filter_bytes;       /* most bytes of keys that a run-time filter reads a task; 0: no filters */
+  uint64_t inline_bytes;       /* most (compressed) bytes of files that every task reads for itself; 0: none */
   uint64_t two_step_aggregate; /* 0, 1 */
   uint64_t adaptive;           /* 0, 1: stages are planned again with true sizes */
   uint64_t

@@ -329,7 +329,7 @@ static br_status build(br_plan *p, json_t *json, br_node **out, br_error *err) {
   size_t want = SIZE_MAX;
   n->json = json;
   n->id = (uint32_t)p->n_nodes++;
-  n->rows = -1;
+  n->rows = n->source_rows = n->source_bytes = -1;
   n->type = json_string_value(br_j_get(json, "type"));
   if (!n->type) return corrupt(err, n, "no \"type\"");
   n->kind = BR_NODE_OTHER;

@@ -56,11 +56,13 @@ struct br_node {
   json_t *json;
   br_node **children;
   size_t n_children;
-  size_t n_columns;      /* of the output: c0 .. c(n-1) */
-  json_t **types;        /* [n_columns] DuckDB type objects; NULL where unknown (then derive in SQL) */
-  br_bind *binds;        /* [n_columns] */
-  double rows;           /* estimated cardinality; negative: unknown */
-  uint32_t id;           /* pre-order number */
+  size_t n_columns; /* of the output: c0 .. c(n-1) */
+  json_t **types;   /* [n_columns] DuckDB type objects; NULL where unknown (then derive in SQL) */
+  br_bind *binds;   /* [n_columns] */
+  double rows;      /* estimated cardinality; negative: unknown */
+  double source_rows,
+      source_bytes; /* GET: of its files, as stored (bytes: of the columns that are read); negative: not known here */
+  uint32_t id;      /* pre-order number */
   const br_node *source; /* DELIM_GET: the DELIM_JOIN that feeds it; CTE_REF: its CTE or RECURSIVE_CTE; else NULL */
 };
 

@@ -313,6 +313,7 @@ br_status br_dist_aggregate(br_dist *d, const br_node *n, br_drel *out, br_error
   agg a;
   BR_TRY(br_walk(d, n->children[0], out, err));
   BR_TRY(read_node(d, n, out, &a, err));
+  if (br_is_little(d, out)) br_one_reads(d, out);
   if (br_is_one(out)) return aggregate_here(d, &a, out, err);
   if (a.n_groups && !a.keys_ok) return whole_in_one_task(d, &a, out, BR_WHY_VOLATILE_KEYS, err);
   if (a.n_groups && !a.grouping_sets && br_clustered_within(out, &a.keys)) return kept(d, &a, out, err);

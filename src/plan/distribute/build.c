@@ -102,6 +102,7 @@ br_open *br_open_merge(br_dist *d, const br_open *a, const br_open *b) {
   }
   o->indeterminate = a->indeterminate || b->indeterminate;
   o->chance = a->chance || b->chance;
+  o->heavy = a->heavy || b->heavy;
   o->batch_rows = a->batch_rows ? a->batch_rows : b->batch_rows;
   o->reason = a->reason ? a->reason : b->reason;
   o->label = joined(d, a->label, ", ", b->label);

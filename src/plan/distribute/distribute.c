@@ -104,6 +104,10 @@ void br_mark_chance(br_drel *r, bool chance) {
   if (br_is_constant(r)) br_one_task(r, BR_WHY_CONSTANTS); /* each task would see other values */
 }
 
+void br_mark_heavy(br_drel *r) {
+  for (size_t i = 0; i < r->n_branches; i++) r->branches[i].open->heavy = true;
+}
+
 /* ---- operators that stay in their stage */
 
 /* map[i]: which column of the child output column i shows; -1: a new one. */
@@ -159,6 +163,13 @@ static br_status stays(br_dist *d, const br_node *n, const char *label, br_drel 
   return br_stays_over(d, n, label, out, err);
 }
 
+/* Rows come out of rows, any number of them. */
+static br_status unnests(br_dist *d, const br_node *n, const char *label, br_drel *out, br_error *err) {
+  BR_TRY(stays(d, n, label, out, err));
+  br_mark_heavy(out);
+  return BR_OK;
+}
+
 static bool row_by_row(const char *function) {
   static const char *const names[] = {"unnest", "range", "generate_series", "json_each", "json_tree"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -168,7 +179,7 @@ static bool row_by_row(const char *function) {
 
 static br_status in_out_function(br_dist *d, const br_node *n, br_drel *out, br_error *err) {
   const char *name = br_j_str(n->json, "name");
-  if (row_by_row(name)) return stays(d, n, name, out, err);
+  if (row_by_row(name)) return unnests(d, n, name, out, err);
   BR_TRY(br_walk(d, n->children[0], out, err));
   BR_TRY(br_exchange_single(d, out, BR_WHY_IN_OUT_FUNCTION, out->ordered, err));
   BR_TRY(br_emit_over(d, n, out, err));
@@ -204,7 +215,7 @@ br_status br_walk(br_dist *d, const br_node *n, br_drel *out, br_error *err) {
     case BR_NODE_GET: return n->n_children ? in_out_function(d, n, out, err) : br_dist_scan(d, n, out, err);
     case BR_NODE_PROJECTION: return br_dist_projection(d, n, out, err);
     case BR_NODE_FILTER: return br_dist_filter(d, n, out, err);
-    case BR_NODE_UNNEST: return stays(d, n, "unnest", out, err);
+    case BR_NODE_UNNEST: return unnests(d, n, "unnest", out, err);
     case BR_NODE_PIVOT: return stays(d, n, "pivot", out, err);
     case BR_NODE_CALLS: return br_dist_calls(d, n, out, err);
     case BR_NODE_AGGREGATE: return br_dist_aggregate(d, n, out, err);

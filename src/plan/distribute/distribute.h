@@ -35,6 +35,7 @@ typedef struct br_open {
   size_t n_steps, cap_steps;
   bool indeterminate;
   bool chance;          /* by what this stage itself does, not only by what it reads */
+  bool heavy;           /* its text may make many rows of few */
   uint32_t batch_rows;  /* into_batches() */
   uint64_t enough_rows; /* as in br_stage: its rows only go to a limit */
   uint32_t enough_of;
@@ -243,6 +244,11 @@ bool br_same_work(br_dist *d, const br_drel *l, const br_drel *r);
 const char *br_final_text(br_dist *d, const br_open *o, const char *sql); /* build.c: inputs numbered from 0 */
 void br_fuse_stages(br_dist *d);
 
+/* ---- little.c: rows that come from small files alone stay where they are read */
+bool br_is_little(const br_dist *d, const br_drel *r);
+void br_each_reads(br_dist *d, br_drel *r); /* every task has all of them */
+void br_one_reads(br_dist *d, br_drel *r);  /* one task */
+
 /* ---- needs.c: fills d->needs */
 void br_find_needs(br_dist *d);
 
@@ -268,6 +274,7 @@ uint32_t br_subtree_end(const br_node *n); /* n and what is below have ids from 
 BR_MUST_USE br_status br_stays_over(br_dist *d, const br_node *n, const char *label, br_drel *out, br_error *err);
 void br_label_all(br_dist *d, br_drel *r, const char *label);
 void br_mark_chance(br_drel *r, bool chance); /* the stages' outputs are indeterminate */
+void br_mark_heavy(br_drel *r);
 /* The emitter's callbacks (br_emit_options); arg is the br_dist. */
 const char *br_scan_callback(void *arg, const br_node *get, uint32_t number);
 const char *br_reference_callback(void *arg, const br_node *ref);
@@ -351,6 +358,7 @@ BR_MUST_USE br_status br_aggregate_distinct(br_dist *d, const br_node *n, br_dre
 #define BR_WHY_NO_EQUALITY "join without equality whose two sides must both be kept"
 #define BR_WHY_TABLE_FUNCTION "table function that can't be split"
 #define BR_WHY_IN_OUT_FUNCTION "table function over all rows of a relation"
+#define BR_WHY_LITTLE "small files"
 #define BR_WHY_SCAN "scan that can't be split"
 
 #endif

@@ -291,6 +291,7 @@ uint32_t br_partitions_of(const br_dist *d, const br_drel *r) {
 br_status br_exchange_single(br_dist *d, br_drel *r, const char *reason, bool ordered, br_error *err) {
   uint32_t *producers;
   br_closing c = {.output = BR_EX_SINGLE, .partitions = 1, .why = reason};
+  if (br_is_little(d, r)) br_one_reads(d, r);
   if (br_is_one(r)) {
     br_one_task(r, reason);
     return BR_OK;

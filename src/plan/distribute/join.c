@@ -153,10 +153,17 @@ static void keep_sides(br_open *o, const join_kind *kind, const br_drel *l, cons
   if (left || right) o->sides_of = out->branches[0].sql;
 }
 
+static bool has_equality(const br_node *n) {
+  for (size_t i = 0; n->kind != BR_NODE_CROSS && i < br_j_count(n->json, "conditions"); i++)
+    if (br_j_is(br_j_at(n->json, "conditions", i), "comparison", "COMPARE_EQUAL")) return true;
+  return false;
+}
+
 static br_status emit_join(br_dist *d, const br_node *n, const join_kind *kind, const br_drel *l, const br_drel *r,
                            const char *how, br_drel *out, br_error *err) {
   br_open *o = br_open_merge(d, l->branches[0].open, r->branches[0].open);
   BR_TRY(br_emit_two(d, n, l, r, o, out, err));
+  o->heavy = o->heavy || !has_equality(n);
   keep_sides(o, kind, l, r, out);
   br_open_label(d, o, "%s%s", label_of(n, kind), how);
   br_mark_chance(out, n->kind == BR_NODE_ASOF_JOIN || br_volatile(br_j_get(n->json, "conditions")) ||
@@ -207,14 +214,18 @@ static br_status broadcast_join(br_dist *d, const br_node *n, const join_kind *k
     BR_TRY(br_exchange_single(d, moved, stays->branches[0].open->reason, false, err));
     return join_here(d, n, kind, l, r, "", out, err);
   }
-  bool constant = br_is_constant(moved);
-  BR_TRY(br_exchange_broadcast(d, moved, why, err));
+  bool constant = br_is_constant(moved), little = !constant && br_is_little(d, moved);
+  if (little)
+    br_each_reads(d, moved);
+  else
+    BR_TRY(br_exchange_broadcast(d, moved, why, err));
   bool unmatched_unseen = !strcmp(kind->name, "INNER") || !strcmp(kind->name, right ? "SEMI" : "RIGHT_SEMI");
   if (!constant && unmatched_unseen && n->kind != BR_NODE_CROSS && n->kind != BR_NODE_ASOF_JOIN) {
-    if (n->kind == BR_NODE_JOIN) BR_TRY(br_range_broadcast(d, n, moved, stays, right, err));
+    if (n->kind == BR_NODE_JOIN && !little) BR_TRY(br_range_broadcast(d, n, moved, stays, right, err));
     ask_not_null(d, n, right, moved);
   }
-  return join_here(d, n, kind, l, r, right ? " (right side broadcast)" : " (left side broadcast)", out, err);
+  const char *how = little ? " (%s side read)" : " (%s side broadcast)";
+  return join_here(d, n, kind, l, r, br_arena_printf(d->arena, how, right ? "right" : "left"), out, err);
 }
 
 /* The order of pairs in which r is hashed already; false: it isn't. */

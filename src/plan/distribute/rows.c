@@ -30,6 +30,7 @@ br_status br_dist_distinct(br_dist *d, const br_node *n, br_drel *out, br_error 
   bool ok, plain = br_j_is(n->json, "distinct_type", "DISTINCT"), ordered = br_j_some(n->json, "order_by") != NULL;
   const char *label = plain ? "distinct" : "distinct on";
   BR_TRY(br_walk(d, n->children[0], out, err));
+  if (br_is_little(d, out)) br_one_reads(d, out);
   BR_TRY(keys_of(d, out, br_j_get(n->json, "distinct_targets"), &keys, &ok, err));
   if (!br_is_one(out) && br_clustered_within(out, &keys) && ok && keys.n) {
     br_open_why(d, out->branches[0].open, "kept clustering %s", br_clustering_text(d, out));

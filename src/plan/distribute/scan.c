@@ -25,7 +25,7 @@ static br_status take_error(br_dist *d, br_status status, br_error *err) {
 
 const char *br_scan_callback(void *arg, const br_node *get, uint32_t number) {
   br_dist *d = arg;
-  br_stage_scan s = {.rows = get->rows};
+  br_stage_scan s = {.rows = get->rows, .source_rows = get->source_rows, .bytes = get->source_bytes};
   br_error err;
   bool is_scan = false;
   (void)number;
@@ -124,6 +124,7 @@ static br_status table_function(br_dist *d, const br_node *n, br_drel *out, br_e
     return br_fail(err, BR_UNSUPPORTED, BR_BLAME_NONE, "%s() shows the state of this session and is asked here", name);
   br_open *o = br_open_new(d, constant_function(name) ? BR_RULE_NONE : BR_RULE_ONE);
   BR_TRY(br_emit_node(d->emit, n, NULL, &rel, err));
+  o->heavy = true;
   br_open_label(d, o, "%s()", name);
   o->reason = BR_WHY_TABLE_FUNCTION;
   *out = br_drel_new(d, o, rel.sql, n);
@@ -179,6 +180,7 @@ br_status br_region(br_dist *d, const br_node *n, const char *reason, br_drel *o
   br_open *o = br_open_new(d, BR_RULE_ONE);
   br_rel rel;
   o->reason = reason;
+  o->heavy = true;
   d->scanning = o;
   d->scanning_whole = true;
   d->region = n;

@@ -146,6 +146,7 @@ static br_status gather(br_dist *d, br_drel *r, br_error *err) {
 
 static br_status one_group(br_dist *d, const br_node *n, const group *g, br_drel *r, br_error *err) {
   br_hash_keys keys;
+  if (br_is_little(d, r)) br_one_reads(d, r);
   if (br_is_one(r)) return compute(d, n, g, r, err);
   BR_TRY(group_keys(d, g, r, &keys, err));
   if (!g->n_keys && br_window_steps(n, g->which, g->n) && !br_sorts_in_one_task(d, r))

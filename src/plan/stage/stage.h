@@ -67,8 +67,9 @@ typedef struct br_stage_scan {
   uint32_t number;   /* the token's number */
   const char *token; /* text in sql that a task replaces by its split's source */
   br_scan scan;
-  double rows;   /* estimate after pushed filters */
-  uint32_t node; /* id of the plan's node + 1 */
+  double rows;               /* estimate after pushed filters */
+  uint32_t node;             /* id of the plan's node + 1 */
+  double source_rows, bytes; /* of all files, as stored; bytes of the columns that are read; negative: unknown */
 } br_stage_scan;
 
 /* Users' functions, called between two SQL texts: what the step's SQL gives goes to processes, which append columns, and
@@ -137,6 +138,7 @@ typedef struct br_stages {
 typedef struct br_distribute_options {
   uint32_t partitions;       /* n of hash and range exchanges */
   double broadcast_bytes;    /* a side estimated below this is broadcast; 0: never */
+  double inline_bytes;       /* files of at most this many are read by every task that wants them whole; 0: never */
   double sort_one_task_rows; /* fewer estimated rows: gather and sort in one task; 0: always by ranges */
   bool two_step_aggregate;
   bool run_time_filters;   /* FILTER inputs where a join's other side may be much smaller */

@@ -39,7 +39,8 @@ def settings_of(seed):
     passes = r.choices([0, 3], [5, 1])[0] if partitions < 64 else 0  # they multiply
     return {"partitions": partitions, "task_passes": passes, "broadcast_bytes": r.choice(["0", "0", "32MiB"]), "split_bytes": r.choice([0, 0, 20000]),
             "sort_one_task_rows": r.choice([0, 0, 1000000]), "two_step_aggregate": r.choice(["true", "true", "false"]),
-            "filter_bytes": r.choice(["0", "32MiB"]), "shuffle_compression": r.choice(["none", "none", "lz4", "zstd"])}
+            "filter_bytes": r.choice(["0", "32MiB"]), "shuffle_compression": r.choice(["none", "none", "lz4", "zstd"]),
+            "inline_bytes": r.choice(["0", "1KiB"])}
 
 
 def mode_of(seed):
