@@ -30,7 +30,7 @@ static bool reads_little(const br_dist *d, const br_open *o) {
     bytes += s->bytes;
     rows += s->source_rows;
   }
-  return o->n_scans > 0 && bytes <= d->o->inline_bytes && rows <= little_rows_most;
+  return o->n_scans > 0 && d->o->inline_bytes > 0 && bytes <= d->o->inline_bytes && rows <= little_rows_most;
 }
 
 bool br_is_little(const br_dist *d, const br_drel *r) {
