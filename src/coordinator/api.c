@@ -179,8 +179,11 @@ static br_status keep_stream(brant_query *q, br_local_stream *st, br_error *err)
 
 static br_status keep_all(brant_query *q, br_session *on, const char *sql, br_error *err) {
   br_local_stream *st = NULL;
-  BR_TRY(br_session_stream(on, sql, &st, err));
-  br_status status = keep_stream(q, st, err);
+  br_session_join_filters(on, !q->plan.top_n_in_join);
+  br_status status = br_session_stream(on, sql, &st, err);
+  br_session_join_filters(on, true);
+  BR_TRY(status);
+  status = keep_stream(q, st, err);
   br_local_stream_free(st);
   return status;
 }
@@ -273,6 +276,7 @@ static br_status start_local(brant_query *q, br_error *err) {
   if (shadows) return keep_all(q, s->db, q->plan.sql, err);
   BR_TRY(br_session_open(s->engine, &on, err));
   same_settings(s, on);
+  br_session_join_filters(on, !q->plan.top_n_in_join);
   br_status status = br_session_classify(on, q->plan.sql, &kind, err);
   if (status == BR_OK) return br_local_run_start(on, q->plan.sql, &q->run, err);
   br_session_close(on);

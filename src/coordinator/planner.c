@@ -80,6 +80,15 @@ static const char *only_here(brant_session *s, const br_node *n, br_prepared *p)
   return NULL;
 }
 
+/* Whether rows of a top-n are joined. */
+static bool joins_top_n(const br_node *n, bool joined) {
+  if (n->kind == BR_NODE_TOP_N && joined) return true;
+  joined = joined || n->kind == BR_NODE_JOIN || n->kind == BR_NODE_DELIM_JOIN;
+  for (size_t i = 0; i < n->n_children; i++)
+    if (joins_top_n(n->children[i], joined)) return true;
+  return false;
+}
+
 /* ---- the sizes of things */
 
 static uint32_t choose_partitions(const brant_session *s, uint64_t bytes, uint32_t slots) {
@@ -700,6 +709,7 @@ br_status br_prepare(brant_session *s, const char *sql, bool force, br_prepared 
   BR_TRY_GOTO(br_source_rewrite(s->db, s->source, sql, &out->sql, &bytes, err));
   uint64_t bound = br_functions_bound(s->functions);
   BR_TRY_GOTO(plan_statement(s, out, &planned, &plan, &bytes, err));
+  out->top_n_in_join = plan != NULL && joins_top_n(plan->root, false);
   bool calls = br_functions_bound(s->functions) != bound;
   bool here = decide_here(s, plan, &planned, bytes, force, calls, out);
   if (calls) BR_TRY_GOTO(refuse_calls(out, &planned, err));

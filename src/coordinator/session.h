@@ -132,6 +132,7 @@ BR_MUST_USE br_status br_summarize_spread(brant_session *s, const char *sql, siz
 typedef struct br_prepared {
   bool local;            /* in this process */
   bool about_session;    /* it asks what the caller's connection has */
+  bool top_n_in_join;    /* br_session_join_filters: off */
   const char *local_why; /* static or in `why_text` */
   char *why_text;
   char *sql;       /* rewritten text, for local runs */

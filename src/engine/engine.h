@@ -102,6 +102,9 @@ void br_engine_dataset_drop(br_engine *e, const char *name);
 /* ---- a local stream of batches (small queries, the caller's own thread) */
 typedef struct br_local_stream br_local_stream;
 BR_MUST_USE br_status br_session_stream(br_session *s, const char *sql, br_local_stream **out, br_error *err);
+/* Whether streams opened from here on may filter a join's probe side by the keys of its build side (at first: yes). Off where
+ * a top-n lies below a join: DuckDB 1.5.5 puts the filter below the top-n, which then keeps other rows (docs/plan-json.md). */
+void br_session_join_filters(br_session *s, bool on);
 br_schema *br_local_stream_schema(br_local_stream *st);                                         /* borrowed */
 BR_MUST_USE br_status br_local_stream_next(br_local_stream *st, br_batch **out, br_error *err); /* *out NULL: end */
 /* From here on every batch but the last has exactly so many rows, or so many bytes (about) if that is less. */

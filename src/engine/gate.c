@@ -89,6 +89,7 @@ static br_status switch_to(br_engine *e, br_mode mode, br_error *err) {
   if (g->mode != BR_MODE_DEFAULT) BR_TRY(back_to_default(e, err));
   br_status status = BR_OK;
   if (mode == BR_MODE_UNORDERED) status = change(e, 0, "false", false, err);
+  if (mode == BR_MODE_NO_JOIN_FILTERS) status = change(e, 1, "join_filter_pushdown", true, err);
   if (mode == BR_MODE_PLANNING) {
     status = change(e, 1, PLANNING_OFF, true, err);
     if (status == BR_OK) status = change(e, 2, "optimized_only", false, err);

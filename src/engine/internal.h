@@ -17,9 +17,10 @@
 
 /* ---- gate.c: settings that DuckDB keeps once an instance, although each of our uses wants its own values */
 typedef enum br_mode {
-  BR_MODE_DEFAULT,   /* the user's own values */
-  BR_MODE_UNORDERED, /* preserve_insertion_order off: parallel runs into a sink */
-  BR_MODE_PLANNING   /* the optimizers of plan-json off, EXPLAIN shows the optimised plan */
+  BR_MODE_DEFAULT,        /* the user's own values */
+  BR_MODE_UNORDERED,      /* preserve_insertion_order off: parallel runs into a sink */
+  BR_MODE_PLANNING,       /* the optimizers of plan-json off, EXPLAIN shows the optimised plan */
+  BR_MODE_NO_JOIN_FILTERS /* br_session_join_filters */
 } br_mode;
 typedef struct br_gate {
   pthread_mutex_t mutex;
@@ -53,6 +54,7 @@ struct br_session {
   bool busy;
   br_run_ctx *run;
   atomic_bool cancelled;
+  bool no_join_filters; /* of streams; the session's user alone */
 };
 
 /* ---- engine.c */

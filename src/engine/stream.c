@@ -145,6 +145,8 @@ static void release_inputs(br_local_stream *st) {
   free((void *)(uintptr_t)st->run.inputs);
 }
 
+void br_session_join_filters(br_session *s, bool on) { s->no_join_filters = !on; }
+
 br_status br_session_stream(br_session *s, const char *sql, br_local_stream **out, br_error *err) {
   return br_session_stream_over(s, sql, NULL, 0, out, err);
 }
@@ -158,7 +160,7 @@ br_status br_session_stream_over(br_session *s, const char *sql, const br_run_in
   st->batch_bytes = BATCH_BYTES;
   br_session_begin(s);
   if (n_inputs) BR_TRY_GOTO(bind_inputs(st, inputs, n_inputs, err));
-  BR_TRY_GOTO(br_gate_enter(s, BR_MODE_DEFAULT, err));
+  BR_TRY_GOTO(br_gate_enter(s, s->no_join_filters ? BR_MODE_NO_JOIN_FILTERS : BR_MODE_DEFAULT, err));
   status = prepare(st, sql, err);
   br_gate_leave(s);
   if (status != BR_OK) goto done;

@@ -227,3 +227,19 @@ def test_a_text_beyond_16_mib(both):
     assert compare.difference(compare.rows_of(table), both[1].execute(sql).fetchall(), False) is None
     assert not stats.distributed and stats.workers_lost == 0
     check(both, "select count(*) from big")
+
+
+def test_a_top_n_keeps_its_rows_below_a_join(tmp_path):
+    """DuckDB 1.5.5 lets a join's filter below a top-n of its probe side, which then keeps other rows. Here, in stages, and as one task."""
+    duck = duckdb.connect(config={"threads": 2, "disabled_optimizers": "join_filter_pushdown"})
+    duck.execute(f"copy (select range as k, hash(range) % 1000 as v from range(150000)) to '{tmp_path}/big.parquet'")
+    duck.execute(f"copy (select range * 7 + 100000 as k from range(2000)) to '{tmp_path}/small.parquet'")
+    top = f"(select k, v from '{tmp_path}/big.parquet' order by v, k limit 3000)"
+    texts = [f"select count(*), sum(k) from {top} join '{tmp_path}/small.parquet' using (k)",
+             f"select k, v from {top} where k in (from '{tmp_path}/small.parquet') order by all",
+             f"with recursive r as (select 1 as i union all select i + 1 from r where i < 3) "
+             f"select count(*), sum(k) from r, {top} join '{tmp_path}/small.parquet' using (k)"]
+    for how in ({"distribute": "never"}, {"distribute": "always", "mode": "staged"}, {"distribute": "always", "mode": "eager"}):
+        with brantlib.Session(workers=3, threads=1, **how) as s:
+            for sql in texts:
+                assert compare.difference(compare.rows_of(s.run(sql)[0]), duck.execute(sql).fetchall(), False) is None, (how, sql)
