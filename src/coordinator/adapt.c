@@ -7,6 +7,7 @@
  *   coalesced  small partitions that follow each other go to one task, the same ones of all inputs
  *   in place   rows that go to a join whose other side is small are joined where they are made (adapt_join.c)
  *   split      a partition much larger than a slot's share is read by several tasks, each some map outputs of one side and all of the others
+ *   joined     splits go together where each task builds large tables of what all of them read
  *
  * What was decided holds: when inputs are lost later and made again, the same tasks read the same slices of them. So nothing is decided
  * by sizes that may come out differently the next time, but how rows are shared out.
@@ -22,17 +23,25 @@
 
 #define LEAST_BYTES (2u << 20)       /* of a task that reads an exchange: less is not worth starting one */
 #define SPLIT_LEAST_BYTES (4u << 20) /* of a partition that is split */
-#define SPLIT_SHARES 1.25            /* a partition is split when it has more than so many of a slot's even shares */
+#define ROWS_A_TABLE_ROW 32 /* a task of a scan looks at so many rows for each row of the tables that it builds */
+#define SPLIT_SHARES 1.25   /* a partition is split when it has more than so many of a slot's even shares */
 
 static bool reads_parts(const br_stage_input *in) { return in->kind == BR_EX_HASH || in->kind == BR_EX_RANGE; }
 
-bool br_query_adapts(const br_query *q, uint32_t stage) {
+bool br_query_adapts_much(const br_query *q, uint32_t stage) {
   const br_stage *s = q->runs[stage].plan;
   for (size_t i = 0; i < s->n_inputs && q->adaptive; i++)
     if (s->inputs[i].kind == BR_EX_FILTER || s->inputs[i].kind == BR_EX_WAIT ||
         (s->rule == BR_TASKS_PARTITIONS && reads_parts(&s->inputs[i])))
       return true;
   return false;
+}
+
+bool br_query_adapts(const br_query *q, uint32_t stage) {
+  const br_stage_run *r = &q->runs[stage];
+  for (size_t i = 0; i < r->plan->n_inputs && q->adaptive && r->split_files != NULL; i++)
+    if (r->plan->inputs[i].kind == BR_EX_BROADCAST) return true;
+  return br_query_adapts_much(q, stage);
 }
 
 void br_query_say(br_stage_run *r, const char *fmt, ...) {
@@ -256,13 +265,63 @@ static void plan_slices(br_query *q, br_stage_run *r) {
   free(c.bytes);
 }
 
+/* ---- splits that go together */
+
+/* Rows of what every task of the stage reads whole, and builds a hash table of. */
+static uint64_t table_rows(const br_query *q, const br_stage_run *r) {
+  uint64_t rows = 0;
+  for (size_t i = 0; i < r->plan->n_inputs; i++) {
+    const br_stage_input *in = &r->plan->inputs[i];
+    if (in->kind == BR_EX_BROADCAST || (in->kind == BR_EX_FILTER && br_filter_pays(q, r, in)))
+      rows += q->runs[in->producer].rows_out;
+  }
+  return rows;
+}
+
+/* At most n, at least one a slot, and such that no file is cut if there is such a number. */
+static uint64_t fewer_splits(const br_query *q, const br_stage_run *r, uint64_t n) {
+  uint64_t slots = q->slots ? q->slots : 1, files = br_snapshot_files(r->split_files);
+  if (n < slots) n = slots;
+  if (n >= r->n_tasks) return r->n_tasks;
+  for (uint64_t k = n; k >= slots; k--)
+    if (files % k == 0 || k % files == 0) return k;
+  return n;
+}
+
+static void join_splits(br_query *q, br_stage_run *r) {
+  uint64_t rows = r->split_files != NULL ? table_rows(q, r) : 0;
+  if (rows == 0) return;
+  uint32_t before = r->n_tasks, wanted = (uint32_t)fewer_splits(q, r, r->split_rows / (rows * ROWS_A_TABLE_ROW));
+  br_split_options o = {.min_splits = wanted, .max_splits = wanted};
+  br_split *splits = NULL;
+  br_error ignored; /* it was cut before */
+  size_t n = 0;
+  if (wanted >= before || br_snapshot_splits(r->split_files, &o, &splits, &n, &ignored) != BR_OK) return;
+  br_query_set_tasks(q, r, (uint32_t)n);
+  for (size_t k = 0; k < n; k++) {
+    br_buf b = {0};
+    br_split_sql(r->split_files, &splits[k], r->split_options, &b);
+    free(r->split_sql[k]);
+    r->split_sql[k] = br_buf_take(&b);
+  }
+  br_filter_facts_free(r);
+  br_filter_facts(r, r->split_files, splits, n);
+  br_splits_free(splits, n);
+  br_query_say(r, "splits joined %u → %zu: each task builds tables of %llu rows", before, n, (unsigned long long)rows);
+}
+
 void br_query_adapt(br_query *q, uint32_t stage) {
   br_stage_run *r = &q->runs[stage];
+  uint32_t before = r->n_tasks;
   br_stage *s = &q->stages->stages[stage];
   while (s->n_inputs > 0 && s->inputs[s->n_inputs - 1].kind == BR_EX_WAIT) s->n_inputs--; /* it is there now */
   if (!let_none_pass(q, r)) {
     leave_splits_out(q, r);
-    if (!br_query_join_in_place(q, stage)) plan_slices(q, r);
+    bool all = r->n_tasks == before;
+    if (!br_query_join_in_place(q, stage)) {
+      plan_slices(q, r);
+      if (all) join_splits(q, r);
+    }
   }
   follow(q);
 }

@@ -16,7 +16,11 @@
 #include "base/mem.h"
 #include "coordinator/query.h"
 
-#define FILTER_ROWS_A_KEY 4 /* a filter must have four rows to look at for each key that it reads */
+#define FILTER_ROWS_A_KEY 4 /* a filter must have four rows to look at for each key that it reads, */
+#define FILTER_ROWS_A_KEY_ALL \
+  64 /* and many if the keys are those of all rows of a table, which mostly find a partner */
+#define FILTER_BATCHES \
+  4u /* the batches that the keys are read with, other columns too, may have so many times filter_bytes */
 #define FIRST_DAY (-719162) /* 0001-01-01 */
 #define LAST_DAY 2932896    /* 9999-12-31 */
 #define SECONDS_A_DAY 86400
@@ -59,6 +63,8 @@ void br_filter_facts(br_stage_run *r, const br_snapshot *snap, const br_split *s
 void br_filter_facts_free(br_stage_run *r) {
   free(r->split_ranges);
   free(r->split_facts);
+  r->split_ranges = NULL;
+  r->split_facts = NULL;
 }
 
 /* ---- ranges of keys */
@@ -132,13 +138,24 @@ uint32_t br_filter_splits(const br_query *q, br_stage_run *r) {
 
 /* ---- the text of a task */
 
+static bool keys_are_few(const br_query *q, const br_stage_run *keys, const br_stage_input *in) {
+  if (keys->bytes_out <= q->filter_bytes) return true;
+  return in->key_bytes > 0 && keys->rows_out <= q->filter_bytes / in->key_bytes &&
+         keys->bytes_out <= q->filter_bytes * FILTER_BATCHES;
+}
+
+/* Nothing was left out of what its scan read. */
+static bool is_whole_table(const br_stage_run *r) {
+  return r->plan->rule == BR_TASKS_SPLITS && r->rows_out >= r->split_rows;
+}
+
 bool br_filter_pays(const br_query *q, const br_stage_run *r, const br_stage_input *in) {
   const br_stage_run *keys = &q->runs[in->producer];
-  uint64_t rows = r->split_rows;
+  uint64_t rows = r->split_rows, a_key = is_whole_table(keys) ? FILTER_ROWS_A_KEY_ALL : FILTER_ROWS_A_KEY;
   for (size_t i = 0; i < r->plan->n_inputs; i++)
     if (r->plan->inputs[i].kind != BR_EX_FILTER) rows += br_stage_rows(&q->runs[r->plan->inputs[i].producer]);
   if (r->joins_in_place && r->plan->rows >= 0 && r->plan->rows < (double)rows) rows = (uint64_t)r->plan->rows;
-  return keys->bytes_out <= q->filter_bytes && keys->rows_out <= rows / FILTER_ROWS_A_KEY;
+  return keys_are_few(q, keys, in) && keys->rows_out <= rows / a_key;
 }
 
 static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }

@@ -219,6 +219,11 @@ static br_status split_files(brant_session *s, br_query *q, br_stage_run *r, siz
   }
   if (q->adaptive) br_filter_facts(r, snap, splits, n);
   br_splits_free(splits, n);
+  bool as_asked = scan->whole_files_only || s->settings.split_bytes > 0 || br_stage_numbers_rows(r->plan);
+  if (!as_asked && r->plan->n_steps == 0 && r->split_rows == br_snapshot_rows(snap)) { /* nothing was left out */
+    r->split_files = snap;
+    r->split_options = without_comma(scan->options);
+  }
   return BR_OK;
 }
 
@@ -509,7 +514,7 @@ static br_status fill_query(brant_session *s, br_query *q, br_stages *stages, ui
 /* True sizes are worth more than what an exchange's reader gains by following it (docs/decisions/008). */
 static bool adapts(const br_query *q) {
   for (size_t i = 0; i < q->n_runs; i++)
-    if (br_query_adapts(q, (uint32_t)i)) return true;
+    if (br_query_adapts_much(q, (uint32_t)i)) return true;
   return false;
 }
 

@@ -71,21 +71,23 @@ typedef struct br_split_facts {
 typedef struct br_stage_run {
   const br_stage *plan;
   uint32_t n_tasks;
-  char **split_sql;            /* [n_tasks] for BR_TASKS_SPLITS: source text of each task's split */
-  char **whole_sql;            /* [plan->n_scans]: source text of scans that are read whole, NULL for the split one */
-  uint64_t split_rows;         /* of all splits */
-  br_split_facts *split_facts; /* [n_tasks]; NULL: nothing is known */
-  br_range *split_ranges;      /* all that their `keys` point to */
-  br_dataset_scan *datasets;   /* [plan->n_scans] */
-  br_task_run *tasks;          /* [n_tasks] */
-  uint64_t *partition_rows;    /* [partitions] exact rows of the output */
-  uint64_t *partition_bytes;   /* [partitions] as stored, within a tenth */
-  br_key_range *ranges;        /* [plan->n_ranged] */
-  br_slice *slices;            /* [n_tasks]; NULL: task i reads partition i */
-  char *adapted;               /* for people: what was changed before it started; NULL: nothing */
-  br_step_run *steps;          /* [plan->n_steps]; NULL: nothing was measured yet */
-  bool joins_in_place;         /* it took another stage in (adapt_join.c): fewer rows reach its filters than it reads */
-  uint32_t started, done;      /* started: attempts */
+  char **split_sql;    /* [n_tasks] for BR_TASKS_SPLITS: source text of each task's split */
+  char **whole_sql;    /* [plan->n_scans]: source text of scans that are read whole, NULL for the split one */
+  uint64_t split_rows; /* of all splits */
+  const br_snapshot *split_files; /* what they were cut from, and may be cut from anew; NULL: as they are */
+  const char *split_options;      /* further arguments of the scan, or NULL */
+  br_split_facts *split_facts;    /* [n_tasks]; NULL: nothing is known */
+  br_range *split_ranges;         /* all that their `keys` point to */
+  br_dataset_scan *datasets;      /* [plan->n_scans] */
+  br_task_run *tasks;             /* [n_tasks] */
+  uint64_t *partition_rows;       /* [partitions] exact rows of the output */
+  uint64_t *partition_bytes;      /* [partitions] as stored, within a tenth */
+  br_key_range *ranges;           /* [plan->n_ranged] */
+  br_slice *slices;               /* [n_tasks]; NULL: task i reads partition i */
+  char *adapted;                  /* for people: what was changed before it started; NULL: nothing */
+  br_step_run *steps;             /* [plan->n_steps]; NULL: nothing was measured yet */
+  bool joins_in_place;    /* it took another stage in (adapt_join.c): fewer rows reach its filters than it reads */
+  uint32_t started, done; /* started: attempts */
   uint32_t retries, seconds, cancelled, outputs_lost,
       made_again;      /* attempts, and outputs that died while needed or not */
   uint32_t not_needed; /* attempts that had nothing to read: a limit was full */
@@ -167,6 +169,8 @@ BR_MUST_USE br_status br_query_count_tasks(br_query *q, br_error *err);
 
 /* ---- adapt.c: with the query's lock, on the loop thread, from the scheduler's question to its answer */
 bool br_query_adapts(const br_query *q, uint32_t stage);
+/* Do its inputs' sizes decide so much that it is worth waiting for them where its inputs could be followed? */
+bool br_query_adapts_much(const br_query *q, uint32_t stage);
 /* All that the stage reads is committed and it has not started: its tasks, and those of what depends on it, by true sizes. */
 void br_query_adapt(br_query *q, uint32_t stage);
 /* adapt_join.c: the stage becomes a part of the join that reads it, if the other side is small. */

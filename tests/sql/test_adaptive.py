@@ -109,6 +109,21 @@ def test_nothing_is_read_for_no_keys(data, duck):
         check(s, duck, "SELECT f.v, n.w FROM facts f LEFT JOIN none n ON f.k = n.k")
 
 
+def test_splits_go_together_where_tables_are_large(data, duck, tmp_path):
+    for i in range(4):  # 5 MiB each: two splits a slot with a broadcast side
+        duck.execute(f"COPY (SELECT (random() * 1e15)::BIGINT AS r, i % 50000 AS k FROM range(640000) t(i)) TO '{tmp_path}/wide-{i}.parquet'")
+    view = f"CREATE OR REPLACE VIEW wide AS SELECT * FROM '{tmp_path}/wide-*.parquet'"
+    duck.execute(view)
+    with brantlib.Session(workers=1, threads=1, distribute="always", mode="staged") as s:
+        for v in [*views(data), view]:
+            s.run(v)
+        for table, joined in (("facts", True), ("few", False)):
+            sql = f"SELECT w.k % 10 AS g, count(*) AS n, sum(w.r) AS s FROM wide w JOIN {table} t ON w.k = t.k GROUP BY g"
+            said, tasks = adapted(s, sql)
+            assert any("splits joined 2 → 1" in t for t in said.values()) == joined, (said, tasks)
+            check(s, duck, sql)
+
+
 SPLIT = [
     "SELECT x.v, x.s, y.w FROM skewed x JOIN sides y ON x.k = y.k",
     "SELECT y.w % 5 AS g, count(*), sum(x.v), min(x.s) FROM skewed x JOIN sides y ON x.k = y.k GROUP BY g",

@@ -174,6 +174,33 @@ static void test_no_keys_no_tasks(void **state) {
   }
 }
 
+static bool pays(uint64_t keys, uint64_t of, uint64_t bytes, uint32_t key_bytes, uint64_t rows) {
+  br_query *q = query(2, 1);
+  reads(&q->stages->stages[1], 0, BR_EX_FILTER);
+  br_stage_input *in = &q->stages->stages[1].inputs[0];
+  in->key_bytes = key_bytes;
+  q->filter_bytes = 8000;
+  q->runs[0].rows_out = keys;
+  q->runs[0].split_rows = of;
+  q->runs[0].bytes_out = bytes;
+  q->runs[1].split_rows = rows;
+  bool out = br_filter_pays(q, &q->runs[1], in);
+  br_query_unref(q);
+  return out;
+}
+
+static void test_filters_that_pay(void **state) {
+  (void)state;
+  assert_true(pays(1000, 5000, 8000, 8, 4000)); /* a quarter of the rows to be looked at, as many bytes as may be */
+  assert_false(pays(1000, 5000, 8000, 8, 3999));
+  assert_true(pays(1000, 5000, 32000, 8, 4000)); /* the keys alone count, their batches within bounds */
+  assert_false(pays(1000, 5000, 32000, 0, 4000));
+  assert_false(pays(1000, 5000, 32001, 8, 4000));
+  assert_false(pays(1001, 5000, 32000, 8, 40000));
+  assert_false(pays(1000, 1000, 8000, 8, 63999)); /* all rows of a table: most of the others find a partner */
+  assert_true(pays(1000, 1000, 8000, 8, 64000));
+}
+
 static uint32_t version(void *arg, uint32_t s) {
   (void)arg;
   return s;
@@ -409,6 +436,7 @@ int main(void) {
       cmocka_unit_test(test_large_ones_stay),
       cmocka_unit_test(test_the_number_stays_where_it_was_asked_for),
       cmocka_unit_test(test_no_keys_no_tasks),
+      cmocka_unit_test(test_filters_that_pay),
       cmocka_unit_test(test_what_a_task_reads),
       cmocka_unit_test(test_a_large_partition_is_split),
       cmocka_unit_test(test_what_must_be_together_is_not_split),

@@ -99,6 +99,7 @@ br_open *br_open_merge(br_dist *d, const br_open *a, const br_open *b) {
     o->key_producer = keyed->key_producer;
     o->key_at = keyed->key_at;
     o->n_key_at = keyed->n_key_at;
+    o->key_bytes = keyed->key_bytes;
   }
   o->indeterminate = a->indeterminate || b->indeterminate;
   o->chance = a->chance || b->chance;

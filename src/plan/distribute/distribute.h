@@ -43,7 +43,8 @@ typedef struct br_open {
    * stored). What happens in this stage can only take values away. */
   uint32_t key_producer;
   int64_t *key_at;
-  size_t n_key_at; /* 0: not so */
+  size_t n_key_at;    /* 0: not so */
+  uint32_t key_bytes; /* of those that are stored, in a row; 0: some have no fixed size */
   const char *
       sides_of; /* the text that `side` of the inputs holds for: any other one that was not said to keep them has none */
   const char *reason; /* why one task */

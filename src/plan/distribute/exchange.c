@@ -167,10 +167,25 @@ int64_t br_stored_at(const br_drel *r, int64_t column) {
   return at;
 }
 
+static uint32_t key_bytes(const br_drel *r, const br_hash_keys *k) {
+  static const char *const sizeless[] = {"VARCHAR", "BLOB",   "ENUM", "BIT",   "BIGNUM",
+                                         "LIST",    "STRUCT", "MAP",  "ARRAY", "UNION"};
+  uint32_t bytes = 0;
+  for (size_t i = 0; i < k->n; i++) {
+    if (br_stored_at(r, k->columns[i]) < 0) continue;
+    const json_t *type = r->types[k->columns[i]];
+    for (size_t t = 0; t < sizeof sizeless / sizeof *sizeless; t++)
+      if (br_j_is(type, "id", sizeless[t])) return 0;
+    bytes += (uint32_t)br_value_bytes(type);
+  }
+  return bytes;
+}
+
 static void remember_keys(br_dist *d, const br_drel *r, uint32_t producer, const br_hash_keys *k) {
   br_open *o = r->branches[0].open;
   o->key_producer = producer;
   o->n_key_at = k->n;
+  o->key_bytes = key_bytes(r, k);
   o->key_at = br_arena_alloc(d->arena, (k->n + 1) * sizeof *o->key_at);
   for (size_t i = 0; i < k->n; i++) o->key_at[i] = br_stored_at(r, k->columns[i]);
 }

@@ -142,8 +142,10 @@ void br_add_filter(br_dist *d, br_drel *r, const br_node *side, const br_hash_ke
   if (!keyed->n_key_at || !filter_text(d, own, keyed, 0)) return;
   br_branch *branches = br_arena_alloc(d->arena, r->n_branches * sizeof *branches);
   for (size_t i = 0; i < r->n_branches; i++) {
-    uint32_t number = br_open_input(d, r->branches[i].open, keyed->key_producer, BR_EX_FILTER, false);
-    add_ranges(d, r->branches[i].open, number, r->n_branches == 1 ? side : NULL, own, keyed);
+    br_open *o = r->branches[i].open;
+    uint32_t number = br_open_input(d, o, keyed->key_producer, BR_EX_FILTER, false);
+    o->inputs[o->n_inputs - 1].key_bytes = keyed->key_bytes;
+    add_ranges(d, o, number, r->n_branches == 1 ? side : NULL, own, keyed);
     branches[i] = r->branches[i];
     branches[i].sql = br_arena_printf(d->arena, "SELECT t.*\nFROM %s t%s " BR_FILTER_RANGE,
                                       br_block(d, r->branches[i].sql), filter_text(d, own, keyed, number), number);
