@@ -48,6 +48,10 @@ QUERIES = [
     ("join with an aggregate", "H2", "select a.v, y.t from a join (select k, sum(w) t from b group by k) y on a.k = y.k"),
     ("two keys, hashed by one of them", "H2",
      "select x.k, x.s, y.t from (select k, max(v) s from a group by k) x join (select k, max(w) t from b group by k) y on x.k = y.k and x.s = y.t"),
+    ("what HAVING leaves moves once more, and filters the other side", "H3",
+     "select a.k, v from a where k in (select k from b group by k having sum(w) > 30)"),
+    ("also of a join", "H3", "select a.v, y.t from a join (select k, sum(w) t from b group by k having sum(w) > 30) y on a.k = y.k"),
+    ("not where the other side is kept", "H2", "select a.v, y.t from a left join (select k, sum(w) t from b group by k having sum(w) > 30) y on a.k = y.k"),
     ("aggregate of an aggregate", "H1", "select k, s, count(*) from (select k, sum(v) s from a group by k) group by k, s"),
     ("coarser keys move again", "H2", "select k, max(s) from (select k, g, sum(v) s from a group by k, g) group by k"),
     # through other operators

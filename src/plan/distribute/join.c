@@ -13,6 +13,8 @@
 
 #include <string.h>
 
+#define FEW_LEFT 0.25 /* of the rows that came to a stage, by the estimates */
+
 typedef struct join_kind {
   const char *name;
   bool left_may_broadcast, right_may_broadcast;
@@ -349,6 +351,15 @@ static void mark_null_keys(const br_drel *r, bool unseen) {
     if (o->inputs[i].kind == BR_EX_HASH) o->inputs[i].null_keys_go = true;
 }
 
+/* A side that is hashed already may stay where it is. But if its stage leaves few of the rows that came there (HAVING), moving those once
+ * more costs little, and their keys can drop rows of the other side before these move (measured: TPC-H q18, 624 of 15 M groups). */
+static bool better_moved(const br_dist *d, const join_kind *kind, bool left, const br_drel *placed,
+                         const br_drel *other, const key_pairs *pairs) {
+  const br_open *o = placed->branches[0].open;
+  if (pairs->null_matches || o->n_key_at == 0 || placed->rows < 0 || other->rows < 0) return false;
+  return placed->rows <= d->out->stages[o->key_producer].rows * FEW_LEFT && may_filter(d, kind, !left, other, placed);
+}
+
 static br_status hash_join(br_dist *d, const br_node *n, const join_kind *kind, br_drel *l, br_drel *r,
                            const key_pairs *pairs, br_drel *out, br_error *err) {
   size_t *lp = br_arena_alloc(d->arena, (pairs->l.n + l->n_keys + 1) * sizeof *lp);
@@ -365,6 +376,8 @@ static br_status hash_join(br_dist *d, const br_node *n, const join_kind *kind, 
   }
   if (!left && !right)
     for (size_t i = 0; i < count; i++) order[i] = i;
+  if (left && !right && better_moved(d, kind, true, l, r, pairs)) left = false;
+  if (right && !left && better_moved(d, kind, false, r, l, pairs)) right = false;
   br_hash_keys lk = picked(d, &pairs->l, order, count), rk = picked(d, &pairs->r, order, count);
   BR_TRY(exchange_sides(d, n, kind, l, r, &lk, &rk, left, right, pairs->null_matches, err));
   bool inner = !strcmp(kind->name, "INNER") && !pairs->null_matches;
