@@ -262,14 +262,17 @@ static void start_again(br_col *col, int64_t rows) {
   col->rows = 0;
 }
 
-br_status br_colset_encode(br_colset *c, br_codec codec, br_buf *head, br_buf *body, bool shrink, br_error *err) {
+static lists lists_of(br_colset *c, br_buf *pieces) {
   const br_layout *l = br_schema_layout(c->schema);
-  lists o = {.nodes = br_malloc(l->n_nodes * sizeof(br_ipc_node)),
-             .pieces = br_malloc((l->n_buffers + 1) * sizeof(br_ipc_piece))};
+  br_buf_clear(pieces);
+  br_buf_reserve(pieces, (l->n_buffers + 1) * sizeof(br_ipc_piece));
+  lists o = {.nodes = br_malloc(l->n_nodes * sizeof(br_ipc_node)), .pieces = (br_ipc_piece *)(void *)pieces->data};
   for (uint32_t i = 0; i < c->n_columns; i++) put_column(&o, &c->columns[i], c->rows);
-  br_status status = br_ipc_encode_batch(c->rows, o.nodes, o.n_nodes, o.pieces, o.n_pieces, codec, head, body, err);
-  free(o.nodes);
-  free(o.pieces);
+  pieces->len = o.n_pieces * sizeof(br_ipc_piece);
+  return o;
+}
+
+void br_colset_start_again(br_colset *c, bool shrink) {
   for (uint32_t i = 0; i < c->n_columns; i++) {
     start_again(&c->columns[i], c->rows);
     if (shrink) drop_buffers(&c->columns[i]);
@@ -277,5 +280,21 @@ br_status br_colset_encode(br_colset *c, br_codec codec, br_buf *head, br_buf *b
   c->rows = 0;
   c->var_bytes = 0;
   if (shrink) c->reserved = 0, c->cap_rows = 0;
+}
+
+br_status br_colset_encode(br_colset *c, br_codec codec, br_buf *head, br_buf *body, bool shrink, br_error *err) {
+  br_buf pieces = {0};
+  lists o = lists_of(c, &pieces);
+  br_status status = br_ipc_encode_batch(c->rows, o.nodes, o.n_nodes, o.pieces, o.n_pieces, codec, head, body, err);
+  free(o.nodes);
+  br_buf_free(&pieces);
+  br_colset_start_again(c, shrink);
+  return status;
+}
+
+br_status br_colset_lay_out(br_colset *c, br_buf *head, br_buf *pieces, uint64_t *body_bytes, br_error *err) {
+  lists o = lists_of(c, pieces);
+  br_status status = br_ipc_encode_head(c->rows, o.nodes, o.n_nodes, o.pieces, o.n_pieces, head, body_bytes, err);
+  free(o.nodes);
   return status;
 }

@@ -56,5 +56,10 @@ uint64_t br_colset_reserved(const br_colset *c); /* of the buffers allocated; O(
  * buffers unless `shrink`. */
 BR_MUST_USE br_status br_colset_encode(br_colset *c, br_codec codec, br_buf *head, br_buf *body, bool shrink,
                                        br_error *err);
+/* The same without compression and without a copy of the values: the message goes to head, the body's pieces (as
+ * br_ipc_encode_head wants them written) to *pieces, an array of br_ipc_piece. They lie in the colset until it starts again. */
+BR_MUST_USE br_status br_colset_lay_out(br_colset *c, br_buf *head, br_buf *pieces, uint64_t *body_bytes,
+                                        br_error *err);
+void br_colset_start_again(br_colset *c, bool shrink);
 
 #endif

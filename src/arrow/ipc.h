@@ -31,6 +31,12 @@ typedef struct br_ipc_piece {
 BR_MUST_USE br_status br_ipc_encode_batch(int64_t rows, const br_ipc_node *nodes, size_t n_nodes,
                                           const br_ipc_piece *pieces, size_t n_pieces, br_codec codec, br_buf *head,
                                           br_buf *body, br_error *err);
+/* The message alone, uncompressed, for a body that the caller writes: the pieces, each followed by zeros up to a multiple of
+ * BR_IPC_ALIGN_BYTES. */
+#define BR_IPC_ALIGN_BYTES 64u
+BR_MUST_USE br_status br_ipc_encode_head(int64_t rows, const br_ipc_node *nodes, size_t n_nodes,
+                                         const br_ipc_piece *pieces, size_t n_pieces, br_buf *head,
+                                         uint64_t *body_bytes, br_error *err);
 /* The same for an existing batch (any offset; dictionary arrays are refused with BR_UNSUPPORTED). */
 BR_MUST_USE br_status br_ipc_encode_array(const br_batch *b, br_codec codec, br_buf *head, br_buf *body, br_error *err);
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BODY_ALIGN 64
+#define BODY_ALIGN BR_IPC_ALIGN_BYTES
 #define PREFIX_BYTES 8   /* uncompressed length before each compressed buffer */
 #define COMPRESS_FROM 64 /* smaller buffers take a cache line anyway: stored */
 
@@ -115,6 +115,22 @@ br_status br_ipc_encode_batch(int64_t rows, const br_ipc_node *nodes, size_t n_n
   if (status == BR_OK)
     status = add_head(rows, nodes, n_nodes, buffers, n_pieces, codec, body->len - body_start, head, err);
   if (status != BR_OK) body->len = body_start;
+  free(buffers);
+  return status;
+}
+
+br_status br_ipc_encode_head(int64_t rows, const br_ipc_node *nodes, size_t n_nodes, const br_ipc_piece *pieces,
+                             size_t n_pieces, br_buf *head, uint64_t *body_bytes, br_error *err) {
+  BR_ASSERT(head->len % 8 == 0);
+  struct ns(Buffer) *buffers = br_malloc((n_pieces + 1) * sizeof *buffers);
+  uint64_t at = 0;
+  for (size_t i = 0; i < n_pieces; i++) {
+    buffers[i].offset = (int64_t)at;
+    buffers[i].length = (int64_t)pieces[i].bytes;
+    at += round_up(pieces[i].bytes);
+  }
+  br_status status = add_head(rows, nodes, n_nodes, buffers, n_pieces, BR_CODEC_NONE, at, head, err);
+  *body_bytes = at;
   free(buffers);
   return status;
 }

@@ -142,21 +142,28 @@ br_codec br_output_codec(const br_output *o) {
   return atomic_load_explicit(&o->on_disk, memory_order_relaxed) ? o->codec_disk : o->codec_memory;
 }
 
-/* ---- checksums over the three pieces of a chunk */
+/* ---- the pieces of a chunk, and the checksum over them */
 static const unsigned char zeros[BR_MAPFILE_ALIGN_BYTES];
 
-static int chunk_pieces(const br_buf *head, const br_buf *body, struct iovec iov[3]) {
-  iov[0] = (struct iovec){.iov_base = head->data, .iov_len = head->len};
-  iov[1] = (struct iovec){.iov_base = (void *)zeros, .iov_len = br_mapfile_align(head->len) - head->len};
-  iov[2] = (struct iovec){.iov_base = body->data, .iov_len = body->len};
-  return 3;
+static void put_piece(struct iovec *iov, size_t *n, const void *data, uint64_t bytes) {
+  if (bytes == 0) return;
+  iov[(*n)++] = (struct iovec){.iov_base = (void *)data, .iov_len = bytes};
+  uint64_t more = br_mapfile_align(bytes) - bytes;
+  if (more > 0) iov[(*n)++] = (struct iovec){.iov_base = (void *)zeros, .iov_len = more};
 }
 
-static uint64_t checksum_pieces(const struct iovec *iov, int n) {
+/* iov has room for 2 + 2 * n_pieces. */
+static size_t chunk_pieces(const br_output_chunk *c, struct iovec *iov) {
+  size_t n = 0;
+  put_piece(iov, &n, c->head->data, c->head->len);
+  for (size_t i = 0; i < c->n_pieces; i++) put_piece(iov, &n, c->pieces[i].data, c->pieces[i].bytes);
+  return n;
+}
+
+static uint64_t checksum_pieces(const struct iovec *iov, size_t n) {
   XXH3_state_t state;
   XXH3_64bits_reset(&state);
-  for (int i = 0; i < n; i++)
-    if (iov[i].iov_len > 0) XXH3_64bits_update(&state, iov[i].iov_base, iov[i].iov_len);
+  for (size_t i = 0; i < n; i++) XXH3_64bits_update(&state, iov[i].iov_base, iov[i].iov_len);
   return XXH3_64bits_digest(&state);
 }
 
@@ -240,7 +247,7 @@ static br_status write_run(br_output *w, br_error *err) {
   return status;
 }
 
-static br_status add_to_run(br_output *w, br_chunk *c, const struct iovec *iov, int n_iov, br_error *err) {
+static br_status add_to_run(br_output *w, br_chunk *c, const struct iovec *iov, size_t n_iov, br_error *err) {
   br_status status = BR_OK;
   uint64_t bytes = br_chunk_stored_bytes(c);
   pthread_mutex_lock(&w->lock);
@@ -259,8 +266,7 @@ static br_status add_to_run(br_output *w, br_chunk *c, const struct iovec *iov, 
   }
   if (w->filling.data.len == 0) w->run_ms = br_now_ms();
   c->offset = w->filling.data.len;
-  for (int i = 0; i < n_iov; i++)
-    if (iov[i].iov_len > 0) br_buf_add(&w->filling.data, iov[i].iov_base, iov[i].iov_len);
+  for (size_t i = 0; i < n_iov; i++) br_buf_add(&w->filling.data, iov[i].iov_base, iov[i].iov_len);
   list_add(&w->filling.chunks, c);
 done:
   pthread_mutex_unlock(&w->lock);
@@ -342,7 +348,8 @@ static bool reserve_up_to(br_output *w, uint64_t end) {
 }
 
 /* mode is held shared. *refused: neither stored nor failed, go to disk. */
-static br_status add_to_memory(br_output *w, br_chunk *c, struct iovec *iov, int n_iov, bool *refused, br_error *err) {
+static br_status add_to_memory(br_output *w, br_chunk *c, struct iovec *iov, size_t n_iov, bool *refused,
+                               br_error *err) {
   uint64_t bytes = br_chunk_stored_bytes(c);
   pthread_mutex_lock(&w->lock);
   *refused = !reserve_up_to(w, w->end + bytes);
@@ -352,7 +359,7 @@ static br_status add_to_memory(br_output *w, br_chunk *c, struct iovec *iov, int
   }
   pthread_mutex_unlock(&w->lock);
   if (*refused) return BR_OK;
-  br_status status = br_shuffle_pwritev(w->fd, iov, (size_t)n_iov, c->offset, NULL, err);
+  br_status status = br_shuffle_pwritev(w->fd, iov, n_iov, c->offset, NULL, err);
   if (status == BR_NO_SPACE || status == BR_OUT_OF_MEMORY || (status != BR_OK && err->sys_errno == EFBIG)) {
     br_error_clear(err);
     *refused = true; /* the hole in the file is never named by the index */
@@ -366,18 +373,22 @@ static br_status add_to_memory(br_output *w, br_chunk *c, struct iovec *iov, int
   return BR_OK;
 }
 
-br_status br_output_add(br_output *w, uint32_t partition, uint64_t rows, const br_buf *head, const br_buf *body,
-                        br_error *err) {
-  struct iovec iov[3];
+static br_status check_chunk(const br_output_chunk *c, br_error *err) {
+  uint64_t body = 0;
+  for (size_t i = 0; i < c->n_pieces; i++) body += br_mapfile_align(c->pieces[i].bytes);
+  if (c->head->len > 0 && c->head->len <= BR_MAPFILE_MAX_HEAD_BYTES && body == c->body_bytes) return BR_OK;
+  return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL,
+                 "chunk with a message of %zu bytes and a body of %" PRIu64 " bytes in pieces of %" PRIu64,
+                 c->head->len, c->body_bytes, body);
+}
+
+static br_status store(br_output *w, const br_output_chunk *chunk, struct iovec *iov, br_error *err) {
   br_status status = BR_OK;
-  int n_iov = chunk_pieces(head, body, iov);
-  if (head->len == 0 || head->len > BR_MAPFILE_MAX_HEAD_BYTES || body->len % BR_MAPFILE_ALIGN_BYTES != 0)
-    return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "chunk with a message of %zu bytes and a body of %zu bytes",
-                   head->len, body->len);
-  br_chunk c = {.partition = partition,
-                .head_bytes = (uint32_t)head->len,
-                .body_bytes = body->len,
-                .rows = rows,
+  size_t n_iov = chunk_pieces(chunk, iov);
+  br_chunk c = {.partition = chunk->partition,
+                .head_bytes = (uint32_t)chunk->head->len,
+                .body_bytes = chunk->body_bytes,
+                .rows = chunk->rows,
                 .checksum = checksum_pieces(iov, n_iov)};
   pthread_rwlock_rdlock(&w->mode);
   bool disk = w->on_disk, refused = false;
@@ -385,13 +396,21 @@ br_status br_output_add(br_output *w, uint32_t partition, uint64_t rows, const b
   pthread_rwlock_unlock(&w->mode);
   if (status != BR_OK || (!disk && !refused)) return status;
   if (refused) {
-    n_iov = chunk_pieces(head, body, iov); /* a failed write may have used them up */
+    n_iov = chunk_pieces(chunk, iov); /* a failed write may have used them up */
     pthread_rwlock_wrlock(&w->mode);
     if (!w->on_disk) status = move_to_disk(w, err);
     pthread_rwlock_unlock(&w->mode);
     BR_TRY(status);
   }
   return add_to_run(w, &c, iov, n_iov, err);
+}
+
+br_status br_output_add(br_output *w, const br_output_chunk *c, br_error *err) {
+  BR_TRY(check_chunk(c, err));
+  struct iovec *iov = br_malloc((2 + 2 * c->n_pieces) * sizeof *iov);
+  br_status status = store(w, c, iov, err);
+  free(iov);
+  return status;
 }
 
 /* ---- the end */

@@ -62,7 +62,7 @@ typedef struct thread_state {
   uint64_t unchecked_bytes; /* written since the last look at all buffers */
   uint64_t turn;
   uint64_t flushes, flushed_ms; /* flushed_ms: of all buffers, while others follow */
-  br_buf head, body;
+  br_buf head, body, pieces;    /* body: of a chunk that is compressed; pieces: br_ipc_piece, of one that isn't */
 } thread_state;
 
 /* ---- open and free */
@@ -149,18 +149,39 @@ static uint64_t limit_bytes(const br_writer *w) {
 }
 
 /* ---- flushing */
+/* Values that stay as they are go from the columns straight to the output; what is compressed is encoded first. */
+static br_status send(thread_state *t, uint32_t p, bool shrink, br_error *err) {
+  br_colset *c = t->parts[p];
+  br_codec codec = br_output_codec(t->w->output);
+  br_output_chunk chunk = {.partition = p, .rows = (uint64_t)br_colset_rows(c), .head = &t->head};
+  br_ipc_piece whole;
+  br_buf_clear(&t->head);
+  if (codec == BR_CODEC_NONE) {
+    br_status status = br_colset_lay_out(c, &t->head, &t->pieces, &chunk.body_bytes, err);
+    chunk.pieces = (const br_ipc_piece *)(const void *)t->pieces.data;
+    chunk.n_pieces = t->pieces.len / sizeof *chunk.pieces;
+    if (status == BR_OK) status = br_output_add(t->w->output, &chunk, err);
+    br_colset_start_again(c, shrink);
+    return status;
+  }
+  br_buf_clear(&t->body);
+  BR_TRY(br_colset_encode(c, codec, &t->head, &t->body, shrink, err));
+  whole = (br_ipc_piece){.data = t->body.data, .bytes = t->body.len};
+  chunk.pieces = &whole;
+  chunk.n_pieces = 1;
+  chunk.body_bytes = t->body.len;
+  br_status status = br_output_add(t->w->output, &chunk, err);
+  if (t->body.cap > ENCODE_KEEP_BYTES) br_buf_free(&t->body);
+  return status;
+}
+
 static br_status flush(thread_state *t, uint32_t p, bool shrink, br_error *err) {
   br_writer *w = t->w;
   br_colset *c = t->parts[p];
-  int64_t rows = br_colset_rows(c);
-  if (rows == 0) return BR_OK;
+  if (br_colset_rows(c) == 0) return BR_OK;
   if (!shrink && w->partitions > 1)
     shrink = br_colset_reserved(c) > limit_bytes(w) / ((uint64_t)w->partitions * w->threads);
-  br_buf_clear(&t->head);
-  br_buf_clear(&t->body);
-  BR_TRY(br_colset_encode(c, br_output_codec(w->output), &t->head, &t->body, shrink, err));
-  br_status status = br_output_add(w->output, p, (uint64_t)rows, &t->head, &t->body, err);
-  if (t->body.cap > ENCODE_KEEP_BYTES) br_buf_free(&t->body);
+  br_status status = send(t, p, shrink, err);
   look_at(t, p);
   t->flushes++;
   return status;
@@ -305,6 +326,7 @@ static void state_free(thread_state *t) {
   free(t->place);
   br_buf_free(&t->head);
   br_buf_free(&t->body);
+  br_buf_free(&t->pieces);
   atomic_fetch_sub(&t->w->threads, 1);
   free(t);
 }
