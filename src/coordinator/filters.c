@@ -148,7 +148,7 @@ static bool keys_are_few(const br_query *q, const br_stage_run *keys, const br_s
 static bool is_whole_table(const br_stage_run *r) {
   for (size_t i = 0; i < r->plan->n_inputs; i++)
     if (r->plan->inputs[i].kind == BR_EX_FILTER) return false; /* splits may be gone */
-  return r->plan->rule == BR_TASKS_SPLITS && r->rows_out >= r->split_rows;
+  return r->plan->rule == BR_TASKS_SPLITS && r->split_rows > 0 && r->rows_out >= r->split_rows;
 }
 
 bool br_filter_pays(const br_query *q, const br_stage_run *r, const br_stage_input *in) {
