@@ -114,7 +114,7 @@ def test_splits_go_together_where_tables_are_large(data, duck, tmp_path):
         duck.execute(f"COPY (SELECT (random() * 1e15)::BIGINT AS r, i % 50000 AS k FROM range(640000) t(i)) TO '{tmp_path}/wide-{i}.parquet'")
     view = f"CREATE OR REPLACE VIEW wide AS SELECT * FROM '{tmp_path}/wide-*.parquet'"
     duck.execute(view)
-    with brantlib.Session(workers=1, threads=1, distribute="always", mode="staged") as s:
+    with brantlib.Session(workers=1, threads=1, distribute="always", mode="staged", settings={"inline_bytes": 0}) as s:
         for v in [*views(data), view]:
             s.run(v)
         for table, joined in (("facts", True), ("few", False)):
