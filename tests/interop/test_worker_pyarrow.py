@@ -281,7 +281,7 @@ def test_types(cluster, workers, hold):
 
 
 def test_no_rows(workers, hold):
-    held = hold("select id, s from {t} where id < 0")
+    held = hold("select id, s from {t} where id % 7 > 7")  # which statistics of row groups do not answer
     found = infos(workers, held.path())
     assert found
     for w, info in found:

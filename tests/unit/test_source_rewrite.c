@@ -159,6 +159,7 @@ static void plans(void **state) {
   free(sql);
 }
 
+/* It may be one that the query's filters leave out: its rows are not counted, and whoever reads it says so. */
 static void broken_file(void **state) {
   fixture *f = *state;
   char *path = br_asprintf("%s/cut.parquet", f->scratch), *sql = at_scratch(f, "SELECT * FROM '@/cut.parquet'"), *out;
@@ -167,10 +168,14 @@ static void broken_file(void **state) {
   fclose(file);
   br_source *s = br_source_new();
   uint64_t bytes;
+  br_planned p;
+  OK(br_source_rewrite(f->session, s, sql, &out, &bytes, &err));
   br_error err = {0};
-  assert_int_equal(br_source_rewrite(f->session, s, sql, &out, &bytes, &err), BR_CORRUPT);
+  assert_string_equal(out, sql);
+  assert_int_not_equal(br_session_plan(f->session, out, &p, &err), BR_OK);
   assert_non_null(strstr(err.message, path));
   unlink(path);
+  free(out);
   br_source_free(s);
   free(path);
   free(sql);
