@@ -83,11 +83,15 @@ static void follow(br_query *q) {
 /* ---- nothing to do */
 
 bool br_query_by_chance(const br_query *q, uint32_t stage) {
-  const br_stage *s = q->runs[stage].plan;
-  if (s->indeterminate) return true;
-  for (size_t i = 0; i < s->n_inputs; i++)
-    if (br_query_by_chance(q, s->inputs[i].producer)) return true;
-  return false;
+  bool *chance = br_calloc(stage + 1, sizeof *chance);
+  for (uint32_t i = 0; i <= stage; i++) { /* a producer comes before those who read it; many may read one */
+    const br_stage *s = q->runs[i].plan;
+    chance[i] = s->indeterminate;
+    for (size_t k = 0; k < s->n_inputs && !chance[i]; k++) chance[i] = chance[s->inputs[k].producer];
+  }
+  bool found = chance[stage];
+  free(chance);
+  return found;
 }
 
 static bool let_none_pass(br_query *q, br_stage_run *r) {

@@ -20,7 +20,8 @@
 static uint64_t rows_read(const br_query *q, const br_stage_run *r) {
   uint64_t rows = r->split_rows;
   for (size_t i = 0; i < r->plan->n_inputs; i++)
-    if (r->plan->inputs[i].kind != BR_EX_FILTER && r->plan->inputs[i].kind != BR_EX_BROADCAST)
+    if (r->plan->inputs[i].kind != BR_EX_FILTER && r->plan->inputs[i].kind != BR_EX_BROADCAST &&
+        r->plan->inputs[i].kind != BR_EX_WAIT)
       rows += q->runs[r->plan->inputs[i].producer].rows_out;
   return rows;
 }

@@ -155,7 +155,8 @@ bool br_filter_pays(const br_query *q, const br_stage_run *r, const br_stage_inp
   const br_stage_run *keys = &q->runs[in->producer];
   uint64_t rows = r->split_rows, a_key = is_whole_table(keys) ? FILTER_ROWS_A_KEY_ALL : FILTER_ROWS_A_KEY;
   for (size_t i = 0; i < r->plan->n_inputs; i++)
-    if (r->plan->inputs[i].kind != BR_EX_FILTER) rows += br_stage_rows(&q->runs[r->plan->inputs[i].producer]);
+    if (r->plan->inputs[i].kind != BR_EX_FILTER && r->plan->inputs[i].kind != BR_EX_WAIT)
+      rows += br_stage_rows(&q->runs[r->plan->inputs[i].producer]);
   if (r->joins_in_place && r->plan->rows >= 0 && r->plan->rows < (double)rows) rows = (uint64_t)r->plan->rows;
   return keys_are_few(q, keys, in) && keys->rows_out <= rows / a_key;
 }

@@ -36,7 +36,7 @@ uint64_t br_stage_rows(const br_stage_run *r) {
 }
 
 static bool input_used(const br_query *q, const br_stage_run *r, const br_stage_input *in) {
-  return in->kind != BR_EX_FILTER || br_filter_pays(q, r, in);
+  return in->kind != BR_EX_WAIT && (in->kind != BR_EX_FILTER || br_filter_pays(q, r, in));
 }
 
 /* A text of the stage, as this task runs it. */

@@ -10,7 +10,10 @@
 #include <math.h>
 #include <strings.h>
 
-enum { ROWS_PER_WEIGHT_BYTE = 8 };
+enum {
+  ROWS_PER_WEIGHT_BYTE = 8,
+  MOST_PIECES = 8 /* of a split that come of gaps: each reads the file's footer again; DuckDB skips what lies between */
+};
 
 /* Which share of a file's bytes the wanted columns are. */
 static double wanted_share(const br_file *f, const br_split_options *o) {
@@ -34,7 +37,7 @@ static void add_group(br_split *s, size_t *capacity, uint32_t file, const br_fil
                       double share) {
   uint64_t bytes = (uint64_t)((double)g->bytes * share);
   br_piece *last = s->n ? &s->pieces[s->n - 1] : NULL;
-  if (!last || last->file != file || last->last_row + 1 != g->first_row) {
+  if (!last || last->file != file || (last->last_row + 1 != g->first_row && s->n < MOST_PIECES)) {
     br_grow((void **)&s->pieces, capacity, s->n, sizeof *s->pieces);
     last = &s->pieces[s->n++];
     *last = (br_piece){.file = file, .first_row = g->first_row};

@@ -224,6 +224,18 @@ def test_joins_follow_each_other_in_place(data, duck):
             check(s, duck, q)
 
 
+def test_a_side_made_by_chance_is_made_once(data):
+    """Where the small side is computed in the join's own stage, each task would draw its own numbers: one row of it would show several."""
+    sql = ("SELECT f.g FROM (SELECT v, v * 2 AS g FROM facts) f JOIN (SELECT k % 97 AS v, {} AS r FROM sides WHERE w % 333 = 3 GROUP BY 1) d "
+           "ON f.v = d.v GROUP BY f.g HAVING min(d.r) <> max(d.r)")
+    for settings in (IN_PLACE, {"broadcast_bytes": 0, "partitions": 2, "task_target_bytes": 1000}):
+        with open_session(data, **settings) as s:
+            assert len(said_in_place(adapted(s, sql.format("min(w)"))[0])) == (settings is IN_PLACE)
+            for chance in ("random()", "any_value(w)", "list(w)[1]"):
+                assert chance.startswith("list") or not said_in_place(adapted(s, sql.format(chance))[0])  # a list has a stage of its own
+                assert s.run(sql.format(chance))[0].num_rows == 0, chance
+
+
 def shuffled(session, sql):
     return sum(s["measured"]["bytes_out"] for s in json.loads(session.explain(sql, True, True))["stages"] if s["output"] == "HASH")
 

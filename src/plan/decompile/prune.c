@@ -70,11 +70,13 @@ static const char *stored_as(const json_t *type) {
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
     if (br_e_is(type, numbers[i])) return "m.type IN ('INT32', 'INT64')";
   if (br_e_is(type, "DECIMAL")) return "m.type IN ('INT32', 'INT64', 'FIXED_LEN_BYTE_ARRAY')";
-  if (br_e_is(type, "TIMESTAMP")) /* nanoseconds would be rounded */
+  if (br_e_is(type, "TIMESTAMP")) /* nanoseconds would be rounded; times with a zone are other times here */
     return "m.type = 'INT64' AND len(split_part(m.stats_min_value, '.', 2)) <= 6 AND "
-           "len(split_part(m.stats_max_value, '.', 2)) <= 6";
+           "len(split_part(m.stats_max_value, '.', 2)) <= 6 AND NOT contains(m.stats_min_value || m.stats_max_value, "
+           "'+')";
   if (br_e_is(type, "VARCHAR") && !br_j_is(br_j_some(type, "type_info"), "alias", "JSON"))
-    return "m.type = 'BYTE_ARRAY' AND (m.file_name, m.path_in_schema) IN (SELECT (s.file_name, s.name) FROM "
+    return "m.type = 'BYTE_ARRAY' AND NOT contains(m.stats_min_value || m.stats_max_value, '\\x') AND (m.file_name, "
+           "m.path_in_schema) IN (SELECT (s.file_name, s.name) FROM "
            "parquet_schema(" BR_PRUNE_FILES ") s WHERE s.converted_type = 'UTF8')";
   return NULL;
 }

@@ -145,11 +145,12 @@ static const char *label_of(const br_node *n, const join_kind *kind) {
   return "join";
 }
 
-/* Parts of a side's rows may be joined with all of the other one where that may be broadcast. */
+/* Parts of a side's rows may be joined with all of the other one where that may be broadcast, and where each task that computes
+ * it anew here gets the same rows. */
 static void keep_sides(br_open *o, const join_kind *kind, const br_drel *l, const br_drel *r, const br_drel *out) {
   const br_open *lo = l->branches[0].open, *ro = r->branches[0].open;
-  bool left = lo->sides_of == l->branches[0].sql && kind->right_may_broadcast;
-  bool right = ro->sides_of == r->branches[0].sql && kind->left_may_broadcast;
+  bool left = lo->sides_of == l->branches[0].sql && kind->right_may_broadcast && !ro->chance;
+  bool right = ro->sides_of == r->branches[0].sql && kind->left_may_broadcast && !lo->chance;
   for (size_t i = 0; i < o->n_inputs; i++)
     if (i < lo->n_inputs ? !left : !right) o->inputs[i].side = 0;
   if (left || right) o->sides_of = out->branches[0].sql;

@@ -22,7 +22,7 @@ SELECT count(*), max(id) FROM store.gone;
 SELECT * FROM store.none;
 -- 2 stages
 SELECT h.id, i.name FROM store.holes h JOIN store.items i ON h.id = i.id WHERE i.k = 3 AND h.k = 2;
--- 3 stages
+-- 2 stages
 SELECT f.g, count(*), sum(i.x) FROM facts f JOIN store.items i ON f.id = i.id GROUP BY f.g;
 -- 1 stage
 SELECT * FROM store.types;

@@ -131,7 +131,7 @@ SELECT id AS "Id", id AS "ID", x AS "a b", k AS "sel""ect", 1 FROM facts WHERE i
 SELECT * EXCLUDE (l, st) REPLACE (x * 2 AS x) RENAME (id AS nr) FROM facts WHERE id < 10;
 -- 2 stages | one-task: window without a common PARTITION BY
 SELECT COLUMNS('^(k|g)$') + 1, min(COLUMNS(* EXCLUDE (l, st))) OVER () IS NULL FROM facts WHERE id < 10;
--- 1 stage
+-- local: it runs nothing
 DESCRIBE SELECT id, l, st FROM facts;
 -- 1 stage
 SELECT * FROM (DESCRIBE facts) WHERE column_name = 'big';
