@@ -399,12 +399,14 @@ done:
 static PyObject *session_listen(PyObject *self, PyObject *unused) {
   session_object *s = (session_object *)self;
   brant_error err;
-  int status, port = 0;
+  brant_session *session;
+  int status = BRANT_INVALID, port = 0;
   (void)unused;
   if (!opened(s)) return NULL;
-  Py_BEGIN_ALLOW_THREADS pthread_mutex_lock(&s->lock);
-  status = brant_listen(s->session, &port, &err);
-  pthread_mutex_unlock(&s->lock);
+  Py_BEGIN_ALLOW_THREADS if ((session = enter(s, &err)) != NULL) {
+    status = brant_listen(session, &port, &err);
+    leave(s);
+  }
   Py_END_ALLOW_THREADS if (status != 0) return raise_error(&err);
   return PyLong_FromLong(port);
 }

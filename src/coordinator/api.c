@@ -23,6 +23,7 @@
 #include "coordinator/sinks.h"
 #include "coordinator/stored.h"
 #include "coordinator/watchdog.h"
+#include "coordinator/tokens.h"
 
 #define INTERRUPT_LOOK_NS 50000000L
 
@@ -246,41 +247,12 @@ static br_status run_stored(brant_query *q, br_statement kind, const char *sql, 
 
 /* ---- SELECT */
 
-/* The caller's settings on a connection of its own. */
-static void same_settings(brant_session *s, br_session *on) {
-  br_buf b = {0};
-  for (size_t i = 0; i < s->setting_names.count; i++) {
-    br_buf_clear(&b);
-    br_buf_str(&b, "SET ");
-    br_buf_sql_ident(&b, s->setting_names.items[i]);
-    br_buf_str(&b, " = ");
-    br_buf_sql_literal(&b, s->setting_values.items[i], strlen(s->setting_values.items[i]));
-    br_error ignored; /* a setting of the instance that can't be set twice is
-                         set already */
-    br_status unused = br_session_execute(on, br_buf_cstr(&b), &ignored);
-    (void)unused;
-  }
-  br_buf_free(&b);
-}
-
-/* A connection and a thread of its own, so that other statements may come while
- * it runs. What is temporary on the caller's connection is not there: then the
- * rows are taken at once from the caller's. */
 static br_status start_local(brant_query *q, br_error *err) {
-  brant_session *s = q->session;
   br_session *on = NULL;
-  br_statement kind;
-  if (s->in_transaction) return keep_all(q, s->db, q->plan.sql, err);
-  bool shadows = s->has_temp && q->plan.about_session;
-  if (s->has_temp && !shadows) BR_TRY(br_temp_shadows(s, &shadows, err));
-  if (shadows) return keep_all(q, s->db, q->plan.sql, err);
-  BR_TRY(br_session_open(s->engine, &on, err));
-  same_settings(s, on);
+  BR_TRY(br_session_aside(q->session, &q->plan, &on, err));
+  if (on == NULL) return keep_all(q, q->session->db, q->plan.sql, err);
   br_session_join_filters(on, !q->plan.top_n_in_join);
-  br_status status = br_session_classify(on, q->plan.sql, &kind, err);
-  if (status == BR_OK) return br_local_run_start(on, q->plan.sql, &q->run, err);
-  br_session_close(on);
-  return status == BR_INVALID ? keep_all(q, s->db, q->plan.sql, err) : status;
+  return br_local_run_start(on, q->plan.sql, &q->run, err);
 }
 
 static br_status start_distributed(brant_query *q, br_error *err) {
@@ -368,6 +340,8 @@ static br_status submit_own(brant_query *q, const char *sql, bool *done, br_erro
   }
   if (copy == NULL) return BR_OK;
   br_status status = start_copying(q, copy, true, err);
+  if (status == BR_OK && q->copying == NULL)
+    status = br_fail(err, BR_UNSUPPORTED, BR_BLAME_USER, "a directory in an object store can't be a table: COPY to it");
   *done = true;
   free(copy);
   return status;
@@ -392,13 +366,15 @@ static br_status submit_plain(brant_query *q, const char *sql, br_error *err) {
 }
 
 static br_status submit(brant_query *q, const char *sql, br_error *err) {
-  char *prepared = NULL, *text = NULL;
-  BR_TRY(br_prepared_text(q->session, sql, &prepared, err));
-  const char *plain = prepared != NULL ? prepared : sql;
-  br_status status = br_node_text(plain, &text, err);
+  char *prepared = NULL, *text = NULL, *one = br_token_statement(sql);
+  if (one == NULL) one = br_strdup(sql); /* several: DuckDB's to take or leave */
+  br_status status = br_prepared_text(q->session, one, &prepared, err);
+  const char *plain = prepared != NULL ? prepared : one;
+  if (status == BR_OK) status = br_node_text(plain, &text, err);
   if (status == BR_OK) status = submit_plain(q, text ? text : plain, err);
   free(text);
   free(prepared);
+  free(one);
   return status;
 }
 

@@ -81,7 +81,7 @@ static char *execute_text(const char *name, const br_value *values, size_t n) {
       br_buf_sql_ident(&b, v->name);
       br_buf_str(&b, " := ");
     }
-    br_buf_str(&b, v->sql);
+    br_buf_printf(&b, "%s\n", v->sql); /* it may end with a comment */
   }
   if (n > 0) br_buf_char(&b, ')');
   return br_buf_take(&b);
@@ -136,8 +136,8 @@ static br_status check_value(brant_session *s, const br_value *v, br_error *err)
   return status == BR_OK ? BR_OK : br_error_context(err, "the value of $%.100s", v->name);
 }
 
-br_status br_bind_params(brant_session *s, const char *sql, const brant_param *params, size_t n, char **out,
-                         br_error *err) {
+static br_status bind_params(brant_session *s, const char *sql, const brant_param *params, size_t n, char **out,
+                             br_error *err) {
   br_value *values = br_calloc(n + 1, sizeof *values);
   unsigned place = 0;
   br_status status = BR_OK;
@@ -160,6 +160,16 @@ done:
     free(*out);
     *out = NULL;
   }
+  return status;
+}
+
+br_status br_bind_params(brant_session *s, const char *sql, const brant_param *params, size_t n, char **out,
+                         br_error *err) {
+  char *one = br_token_statement(sql);
+  if (one == NULL)
+    return br_fail(err, BR_INVALID, BR_BLAME_USER, "parameters belong to one statement: another one follows a ';'");
+  br_status status = bind_params(s, one, params, n, out, err);
+  free(one);
   return status;
 }
 

@@ -143,6 +143,9 @@ typedef struct br_prepared {
 /* Plan a SELECT. Starts workers when it will need them. force: explain wants stages even for what would run here. */
 BR_MUST_USE br_status br_prepare(brant_session *s, const char *sql, bool force, br_prepared *out, br_error *err);
 void br_prepared_free(br_prepared *p);
+/* A connection with the session's settings, to be closed by the caller. NULL: the plan reads what only the session's own
+ * connection has (temporary, or changed in a transaction). aside.c */
+BR_MUST_USE br_status br_session_aside(brant_session *s, const br_prepared *plan, br_session **out, br_error *err);
 BR_MUST_USE br_status br_session_workers(brant_session *s, br_error *err); /* started and joined */
 void br_session_cancel_queries(brant_session *s);                          /* with its lock held */
 BR_MUST_USE br_status br_session_check_interrupt(brant_session *s, br_error *err);

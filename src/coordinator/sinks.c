@@ -30,6 +30,7 @@
 struct br_copying {
   brant_session *session;
   br_prepared *plan; /* borrowed */
+  br_session *aside; /* writes, while others use the session's own connection; NULL: that one has to */
   br_copy_text text;
   br_sink *sink; /* NULL: a target that is no file (a pipe, a device), or the end */
   char id[20];
@@ -43,6 +44,8 @@ struct br_copying {
   bool done, over;          /* tried; committed */
   bool counts, counts_left; /* it answers with the number of rows; once */
 };
+
+static br_session *writer(const br_copying *c) { return c->aside != NULL ? c->aside : c->session->db; }
 
 /* ---- start */
 
@@ -208,6 +211,7 @@ br_status br_copying_start(brant_session *s, const char *sql, br_prepared *plan,
   BR_TRY_GOTO(br_prepare(s, c->text.select, false, plan, err));
   BR_TRY_GOTO(br_sink_list_schema(s->db, c->text.partitioned, &c->schema, err));
   BR_TRY_GOTO(choose_row_groups(c, err));
+  BR_TRY_GOTO(br_session_aside(s, plan, &c->aside, err));
   if (!plan->local) BR_TRY_GOTO(start_query(c, err));
   *out = c;
   c = NULL;
@@ -265,7 +269,7 @@ static br_status copy_single(br_copying *c, const char *path, uint64_t *rows, br
   br_buf_sql_literal(&b, path, strlen(path));
   br_buf_printf(&b, " (USE_TMP_FILE false%s%s)", c->text.options[0] ? ", " : "", c->text.options);
   br_copy copy = {.sql = br_buf_cstr(&b), .inputs = &in, .n_inputs = c->rows ? 1 : 0, .ordered = true};
-  br_status status = br_session_copy(c->session->db, &copy, err);
+  br_status status = br_session_copy(writer(c), &copy, err);
   *rows = copy.rows;
   br_written_free(copy.files, copy.n_files);
   br_buf_free(&b);
@@ -323,7 +327,7 @@ static br_status write_here(br_copying *c, const char *sql, br_error *err) {
   w.quote = c->text.quote;
   w.escape = c->text.escape;
   w.header = c->text.header;
-  status = br_session_write(c->session->db, &w, err);
+  status = br_session_write(writer(c), &w, err);
   for (size_t i = 0; status == BR_OK && i < w.n_files; i++) {
     char *path = br_asprintf(LOCAL_ATTEMPT "/%s", w.files[i].path);
     br_sink_list_add(&c->list, path, w.files[i].rows, w.files[i].bytes);
@@ -426,7 +430,7 @@ static br_status give_count(br_copying *c, br_batch **out, br_error *err) {
   if (!c->counts_left) return BR_OK;
   c->counts_left = false;
   char *sql = br_asprintf("SELECT %" PRIu64 "::BIGINT AS \"Count\"", br_sink_list_rows(&c->list));
-  br_status status = br_session_stream(c->session->db, sql, &st, err);
+  br_status status = br_session_stream(writer(c), sql, &st, err);
   if (status == BR_OK) status = br_local_stream_next(st, out, err);
   br_local_stream_free(st);
   free(sql);
@@ -444,12 +448,12 @@ br_status br_copying_next(br_copying *c, br_batch **out, br_error *err) {
     atomic_store(&c->rows_written, br_sink_list_rows(&c->list));
   }
   if (c->counts) return give_count(c, out, err);
-  return br_sink_list_next(&c->list, c->session->db, c->text.partitioned, out, err);
+  return br_sink_list_next(&c->list, writer(c), c->text.partitioned, out, err);
 }
 
 void br_copying_cancel(br_copying *c) {
   atomic_store(&c->cancelled, true);
-  if (atomic_load(&c->writing)) br_session_cancel(c->session->db);
+  if (atomic_load(&c->writing)) br_session_cancel(writer(c));
 }
 
 bool br_copying_over(const br_copying *c) { return c->over; }
@@ -460,6 +464,7 @@ void br_copying_free(br_copying *c) {
   if (c == NULL) return;
   finish(c);
   br_sink_list_free(&c->list);
+  br_session_close(c->aside);
   br_schema_unref(c->schema);
   br_copy_text_free(&c->text);
   free(c);

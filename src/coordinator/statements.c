@@ -176,7 +176,7 @@ static char *changed_catalog(const char *sql) {
   char *name = NULL;
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !writes; i++) writes = br_token_take(&p, kinds[i]);
   if (!writes) return NULL;
-  for (p = sql; !placed && br_token_next(&p, &t, &n);)
+  for (p = sql; !placed && br_token_next(&p, &t, &n) && *t != '(' && !br_token_is(t, n, "as");)
     for (size_t i = 0; i < sizeof places / sizeof *places && !placed; i++) placed = br_token_is(t, n, places[i]);
   if (br_token_take(&p, "if")) {
     br_token_take(&p, "not");
@@ -278,6 +278,11 @@ static br_status run_counting(brant_session *s, const char *sql, int64_t *count,
   return BR_OK;
 }
 
+static bool takes_away(const char *sql) {
+  const char *p = sql;
+  return br_token_take(&p, "drop") || br_token_take(&p, "deallocate");
+}
+
 static br_status run_ddl(brant_session *s, const char *sql, int64_t *count, br_error *err) {
   char *text = NULL;
   uint64_t bytes = 0;
@@ -290,7 +295,7 @@ static br_status run_ddl(brant_session *s, const char *sql, int64_t *count, br_e
       char *again = repeatable(text);
       br_texts_add(&s->views, again);
       free(again);
-    } else {
+    } else if (!takes_away(sql)) {
       s->has_local_tables = true;
     }
   }

@@ -18,6 +18,21 @@ bool br_token_next(const char **p, const char **start, size_t *n) {
   return true;
 }
 
+char *br_token_statement(const char *sql) {
+  const char *p = sql, *t, *end = NULL;
+  size_t n;
+  bool over = false;
+  while (br_token_next(&p, &t, &n)) {
+    if (*t == ';') {
+      over = end != NULL;
+      continue;
+    }
+    if (over) return NULL;
+    end = t + n;
+  }
+  return end != NULL ? br_strndup(sql, (size_t)(end - sql)) : br_strdup(sql);
+}
+
 bool br_token_is(const char *start, size_t n, const char *word) {
   return n == strlen(word) && strncasecmp(start, word, n) == 0;
 }

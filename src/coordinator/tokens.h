@@ -8,6 +8,8 @@
 
 /* The next token at *p: *start and its length; *p moves behind it. False: the end. */
 bool br_token_next(const char **p, const char **start, size_t *n);
+/* The statement without what follows it: semicolons, blanks, comments. Free it. NULL: another statement follows. */
+char *br_token_statement(const char *sql);
 bool br_token_is(const char *start, size_t n, const char *word); /* without regard to case */
 bool br_token_take(const char **p, const char *word);            /* the next one, if it is this word */
 /* The next one, if it may be a name: without its quotes, free it. */

@@ -114,6 +114,7 @@ br_status br_session_open(br_engine *e, br_session **out, br_error *err) {
   br_session *s = br_calloc(1, sizeof *s);
   s->engine = e;
   pthread_mutex_init(&s->mutex, NULL);
+  pthread_cond_init(&s->idle, NULL);
   if (duckdb_connect(e->db, &s->con) != DuckDBSuccess) {
     pthread_mutex_destroy(&s->mutex);
     free(s);
@@ -146,14 +147,19 @@ void br_session_close(br_session *s) {
   br_map_remove(s->engine->sessions, s->id);
   pthread_mutex_unlock(&s->engine->mutex);
   duckdb_disconnect(&s->con);
+  pthread_cond_destroy(&s->idle);
   pthread_mutex_destroy(&s->mutex);
   free(s);
 }
 
 void br_session_begin(br_session *s) {
   pthread_mutex_lock(&s->mutex);
-  BR_ASSERT(!s->busy); /* one statement at a time */
+  while (s->busy) { /* one statement at a time; a thread would wait for itself for ever */
+    BR_ASSERT(!pthread_equal(s->user, pthread_self()));
+    pthread_cond_wait(&s->idle, &s->mutex);
+  }
   s->busy = true;
+  s->user = pthread_self();
   atomic_store(&s->cancelled, false);
   pthread_mutex_unlock(&s->mutex);
 }
@@ -163,6 +169,7 @@ void br_session_end(br_session *s) {
   pthread_mutex_lock(&s->mutex);
   s->busy = false;
   atomic_store(&s->cancelled, false);
+  pthread_cond_signal(&s->idle);
   pthread_mutex_unlock(&s->mutex);
 }
 

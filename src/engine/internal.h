@@ -51,7 +51,9 @@ struct br_session {
   duckdb_connection con;
   uint64_t id;
   pthread_mutex_t mutex; /* guards busy and run against cancel and progress */
+  pthread_cond_t idle;
   bool busy;
+  pthread_t user; /* while busy */
   br_run_ctx *run;
   atomic_bool cancelled;
   bool no_join_filters; /* of streams; the session's user alone */

@@ -72,7 +72,10 @@ static br_status prepare(br_local_stream *st, const char *sql, br_error *err) {
   BR_TRY(br_stmt_prepare_last(st->session, sql, &st->ps, err));
   read_types(st);
   for (size_t i = 0; i < st->n && !enums; i++) enums = br_type_has_enum(st->types[i]);
-  if (!enums || duckdb_prepared_statement_type(st->ps) != DUCKDB_STATEMENT_TYPE_SELECT) return BR_OK;
+  if (!enums) return BR_OK;
+  if (duckdb_prepared_statement_type(st->ps) != DUCKDB_STATEMENT_TYPE_SELECT) /* before it changes anything */
+    return br_fail(err, BR_UNSUPPORTED, BR_BLAME_USER,
+                   "a column that the statement gives is an enum: cast it to VARCHAR there (RETURNING m::VARCHAR)");
   char *wrapped = without_enums(st, sql);
   duckdb_destroy_prepare(&st->ps);
   br_status status = br_stmt_prepare(st->session, wrapped, &st->ps, err);

@@ -7,6 +7,8 @@
 #include "executor/executor.h"
 
 #include "base/mem.h"
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,9 +22,9 @@ struct br_sessions {
   br_engine *engine;
   pthread_mutex_t lock, prelude_lock;
   idle idle[BR_EXECUTOR_MAX_IDLE_SESSIONS];
-  size_t n_idle; /* oldest first */
-  bool attached; /* some prelude has attached a file; as n_open */
-  size_t n_open; /* idle ones too; under prelude_lock, which attaching and detaching needs */
+  size_t n_idle;        /* oldest first */
+  bool attached;        /* some prelude has attached a file; as n_open */
+  atomic_size_t n_open; /* idle ones and those whose prelude runs; attaching and detaching needs prelude_lock */
 };
 
 br_sessions *br_sessions_new(br_engine *e) {
@@ -55,10 +57,16 @@ static void detach_all(br_sessions *s) {
   br_session_close(session);
 }
 
+/* The loop's thread too, which must not wait for a prelude: whose session is counted before it has the lock, and closes the files in
+ * the end. */
 static void close_session(br_sessions *s, br_session *session) {
   br_session_close(session);
-  pthread_mutex_lock(&s->prelude_lock);
-  if (--s->n_open == 0 && s->attached) {
+  if (atomic_fetch_sub(&s->n_open, 1) != 1) return;
+  while (pthread_mutex_trylock(&s->prelude_lock) != 0) {
+    if (atomic_load(&s->n_open) > 0) return;
+    sched_yield(); /* another one that closes: a moment */
+  }
+  if (atomic_load(&s->n_open) == 0 && s->attached) {
     detach_all(s);
     s->attached = false;
   }
@@ -150,8 +158,8 @@ br_status br_sessions_take(br_sessions *s, const Brant__Pb__Task *t, br_session 
     return BR_OK;
   }
   BR_TRY(br_session_open(s->engine, &session, err));
+  atomic_fetch_add(&s->n_open, 1);
   pthread_mutex_lock(&s->prelude_lock);
-  s->n_open++;
   s->attached = s->attached || t->n_prelude > 0;
   br_status status = prepare(session, t, err);
   pthread_mutex_unlock(&s->prelude_lock);

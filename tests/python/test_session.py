@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The binding: results, errors, Ctrl-C, threads."""
+import concurrent.futures
 import os
 import signal
 import threading
@@ -165,6 +166,17 @@ def test_threads_share_a_session(session):
     for t in threads:
         t.join(60)
     assert not bad and sorted(got) == [sum(range(1000 + k)) for k in range(6)]
+
+
+def test_files_are_written_by_several_threads(tmp_path):
+    """While others submit, and while frames that are gone take their tables with them."""
+    numbers = brant.range(20000).with_column("k", brant.col("id") % 8)
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda i: numbers.where(brant.col("k") == i % 8).write_parquet(tmp_path / f"{i}.parquet"), range(24)))
+    for i in range(20):
+        brant.from_arrow(pa.table({"x": list(range(5000))})).write_parquet(tmp_path / f"t{i}.parquet")
+    assert [brant.read_parquet(tmp_path / f"{i}.parquet").count_rows() for i in range(24)] == [2500] * 24
+    assert brant.read_parquet(f"{tmp_path}/t*.parquet").count_rows() == 100000
 
 
 def test_closed_while_threads_use_it():

@@ -66,6 +66,10 @@ def test_execute(session, con, here, statement, arguments):
     both(session, con, "PREPARE p AS " + statement.format(f"'{here}/facts/*.parquet'"), "EXECUTE p" + arguments)
 
 
+def test_semicolons_end_a_statement(session, con, here):
+    both(session, con, f"PREPARE p AS SELECT 1 + $1, count(*) FROM '{here}/facts/*.parquet' ; -- done", "EXECUTE p(5) ;;")
+
+
 def test_a_file_as_a_parameter(session, con, here):
     both(session, con, "PREPARE p AS SELECT count(*) AS n FROM read_parquet($1)", f"EXECUTE p('{here}/facts/*.parquet')")
 

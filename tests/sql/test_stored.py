@@ -375,3 +375,30 @@ def test_explain(session, here, store, tmp_path):
     assert not (tmp_path / "d").exists()
     with pytest.raises(brantlib.BrantError):
         session.run("FROM store.t")
+
+
+def test_a_macro_reads_what_is_attached_for_reading(session, tmp_path):
+    duckdb.connect(str(tmp_path / "sales.duckdb")).execute("CREATE TABLE orders AS SELECT range AS id, range % 10 AS amount FROM range(100)").close()
+    session.run(f"ATTACH '{tmp_path}/sales.duckdb' AS sales")
+    session.run("CREATE OR REPLACE MACRO total(x) AS (SELECT sum(amount) FROM sales.orders WHERE id <= x)")
+    assert session.run("SELECT total(9)")[0].column(0).to_pylist() == [45]
+    with pytest.raises(brantlib.BrantError, match="attached for reading"):
+        session.run("INSERT INTO sales.orders VALUES (1, 2)")
+    session.run("DROP MACRO total")
+    session.run("DETACH sales;")
+    (tmp_path / "sales.duckdb").unlink()
+    assert session.run("SELECT count(*) FROM range(3)")[0].column(0).to_pylist() == [3]  # no task asks for the file
+
+
+def test_returning_an_enum_is_refused_before_it_runs(session, store):
+    session.run("CREATE TABLE store.e (m ENUM('a', 'b'), i INT)")
+    session.run("INSERT INTO store.e VALUES ('a', 1), ('b', 2)")
+    for begin in (False, True):
+        if begin:
+            session.run("BEGIN")
+        with pytest.raises(brantlib.BrantError, match="RETURNING m::VARCHAR"):
+            session.run("DELETE FROM store.e RETURNING m")
+        if begin:
+            session.run("ROLLBACK")
+        assert session.run("SELECT count(*) FROM store.e")[0].column(0).to_pylist() == [2]
+    assert session.run("DELETE FROM store.e WHERE i = 2 RETURNING m::VARCHAR AS m")[0].to_pydict() == {"m": ["b"]}

@@ -299,6 +299,12 @@ static void parameters(void **state) {
   OK(brant_bind(shared, "SELECT $1 + 1, count(*) FROM numbers", by_place, 1, &bound, &err));
   assert_non_null(strstr(bound, "\"($1 + 1)\"")); /* the name that DuckDB gives it */
   brant_free(bound);
+  run(shared, "CREATE TABLE api_stays AS SELECT 1 AS x");
+  brant_param one[] = {{NULL, "BIGINT", "5"}};
+  assert_int_equal(count_with("SELECT 1 + count(*) FROM numbers WHERE i < ? ; -- its end", one, 1), 6);
+  assert_int_not_equal(brant_bind(shared, "SELECT 1 + ?; DROP TABLE api_stays", one, 1, &bound, &err), 0);
+  assert_non_null(strstr(err.message, "one statement"));
+  expect_sum(shared, "SELECT x::BIGINT FROM api_stays", 1, 1);
   static const struct {
     brant_param p;
     const char *message;

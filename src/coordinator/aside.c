@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A connection beside the session's own, for what runs in this process while other statements come: rows that are still read,
+ * files that are still written. The session's own connection is used under the session's lock alone.
+ *
+ * Threads: the caller's, under the session's lock; the connection is then its user's. Bounds: one a statement.
+ */
+#include <string.h>
+
+#include "coordinator/session.h"
+
+static void same_settings(brant_session *s, br_session *on) {
+  br_buf b = {0};
+  for (size_t i = 0; i < s->setting_names.count; i++) {
+    br_buf_clear(&b);
+    br_buf_str(&b, "SET ");
+    br_buf_sql_ident(&b, s->setting_names.items[i]);
+    br_buf_str(&b, " = ");
+    br_buf_sql_literal(&b, s->setting_values.items[i], strlen(s->setting_values.items[i]));
+    br_error ignored; /* a setting of the instance that can't be set twice is
+                         set already */
+    br_status unused = br_session_execute(on, br_buf_cstr(&b), &ignored);
+    (void)unused;
+  }
+  br_buf_free(&b);
+}
+
+br_status br_session_aside(brant_session *s, const br_prepared *plan, br_session **out, br_error *err) {
+  br_session *on = NULL;
+  br_statement kind;
+  *out = NULL;
+  if (s->in_transaction) return BR_OK;
+  bool shadows = s->has_temp && plan->about_session;
+  if (s->has_temp && !shadows) BR_TRY(br_temp_shadows(s, &shadows, err));
+  if (shadows) return BR_OK;
+  BR_TRY(br_session_open(s->engine, &on, err));
+  same_settings(s, on);
+  br_status status = br_session_classify(on, plan->sql, &kind, err);
+  if (status == BR_OK) {
+    *out = on;
+    return BR_OK;
+  }
+  br_session_close(on);
+  if (status != BR_INVALID) return status;
+  br_error_clear(err);
+  return BR_OK;
+}
