@@ -357,16 +357,17 @@ static br_status fallback_of(steps *p, const json_t *w, const char **out, br_err
 }
 
 /* Column x of the `rows` rows next to the task's, nearest first, as a list: a column of C. keep: of a task's own rows, those that may
- * be among them. */
-static size_t neighbours(steps *p, size_t x, json_t *type_of_x, const char *keep, uint64_t rows, bool before) {
+ * be among them. some: a task may have none of these; otherwise, as no task here is without rows, so many tasks have enough. */
+static size_t neighbours(steps *p, size_t x, json_t *type_of_x, const char *keep, uint64_t rows, bool before,
+                         bool some) {
   json_t *type = list_of(p->d, type_of_x);
+  const char *reach = some ? "UNBOUNDED" : fmt(p, "%llu", (unsigned long long)(rows ? rows : 1));
   const char *down = before ? " DESC" : "";
   size_t s = add(&p->s, fmt(p, "list(t.c%zu ORDER BY t.c%zu%s) FILTER (WHERE %s)", x, row_number(p), down, keep), type);
-  return add(
-      &p->c,
-      fmt(p, "flatten(list(s.c%zu) OVER (ORDER BY s.c0%s ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING))[1:%llu]", s,
-          down, (unsigned long long)rows),
-      type);
+  return add(&p->c,
+             fmt(p, "flatten(list(s.c%zu) OVER (ORDER BY s.c0%s ROWS BETWEEN 1 FOLLOWING AND %s FOLLOWING))[1:%llu]", s,
+                 down, reach, (unsigned long long)rows),
+             type);
 }
 
 /* How many rows (that have a value, where NULLs are ignored) lie in the task on the side that lag or lead looks to. */
@@ -394,7 +395,7 @@ static br_status shifted(steps *p, const json_t *w, bool lag, const char **value
   unsigned long long rows = k;
   const char *aside = rows_aside(p, x, set, lag), *other = rows_aside(p, x, set, !lag);
   const char *keep = fmt(p, "%s < %llu%s", other, rows, set ? fmt(p, " AND t.c%zu IS NOT NULL", x) : "");
-  size_t c = neighbours(p, x, br_expr_type(br_j_at(w, "children", 0)), keep, k, lag);
+  size_t c = neighbours(p, x, br_expr_type(br_j_at(w, "children", 0)), keep, k, lag, set);
   *value = fmt(
       p,
       "CASE WHEN %s >= %llu THEN t.c%zu WHEN coalesce(len(g.c%zu), 0) >= %llu - %s THEN g.c%zu[%llu - %s] ELSE %s END",
@@ -460,7 +461,7 @@ static br_status framed(steps *p, const json_t *w, const char **value, br_error 
 static const char *near_side(steps *p, uint64_t rows, bool before) {
   size_t rn = row_number(p), m = p->r->n_columns;
   const char *keep = fmt(p, "%s < %llu", rows_aside(p, rn, false, !before), (unsigned long long)rows);
-  size_t numbers = neighbours(p, rn, bigint(), keep, rows, before), own = add(&p->c, "s.c1", bigint());
+  size_t numbers = neighbours(p, rn, bigint(), keep, rows, before, false), own = add(&p->c, "s.c1", bigint());
   br_buf b = {0};
   br_buf_str(&b, "SELECT ");
   if (before)
@@ -469,7 +470,7 @@ static const char *near_side(steps *p, uint64_t rows, bool before) {
     br_buf_printf(&b, "g.c%zu + generate_subscripts(g.c%zu, 1) AS c%zu", own, numbers, rn);
   for (size_t i = 0; i < m; i++)
     if (p->halo[i])
-      br_buf_printf(&b, ", unnest(g.c%zu) AS c%zu", neighbours(p, i, p->r->types[i], keep, rows, before), i);
+      br_buf_printf(&b, ", unnest(g.c%zu) AS c%zu", neighbours(p, i, p->r->types[i], keep, rows, before, false), i);
   br_buf_str(&b, ", FALSE AS own FROM g");
   const char *text = br_arena_strdup(p->d->arena, br_buf_cstr(&b));
   br_buf_free(&b);
