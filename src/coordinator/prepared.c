@@ -95,8 +95,12 @@ static br_status names_of_text(brant_session *s, const char *sql, const br_value
   free(prepare);
   if (status != BR_OK) return BR_OK; /* CREATE …: what DuckDB can't prepare gives no rows */
   char *execute = execute_text(PROBE, values, n);
-  status = keep_names(s, execute, bound, err);
+  status = keep_names(s, execute, bound, &ignored);
   free(execute);
+  if (status == BR_CANCELLED)
+    *err = ignored;
+  else
+    status = BR_OK; /* EXECUTE takes less than the statement does (no subqueries): its own names then */
   br_status unused = br_session_execute(s->db, "DEALLOCATE " PROBE, &ignored);
   (void)unused;
   return status;

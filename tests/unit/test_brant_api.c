@@ -302,6 +302,8 @@ static void parameters(void **state) {
   run(shared, "CREATE TABLE api_stays AS SELECT 1 AS x");
   brant_param one[] = {{NULL, "BIGINT", "5"}};
   assert_int_equal(count_with("SELECT 1 + count(*) FROM numbers WHERE i < ? ; -- its end", one, 1), 6);
+  brant_param wide[] = {{"k", NULL, "(SELECT 5)"}, {"j", NULL, "7 -- seven"}};
+  assert_int_equal(count_with("SELECT count(*) + $k + $j FROM numbers WHERE i < 5", wide, 2), 17);
   assert_int_not_equal(brant_bind(shared, "SELECT 1 + ?; DROP TABLE api_stays", one, 1, &bound, &err), 0);
   assert_non_null(strstr(err.message, "one statement"));
   expect_sum(shared, "SELECT x::BIGINT FROM api_stays", 1, 1);
