@@ -323,6 +323,8 @@ class Generator:
         options = [
             (8, lambda: ("count(*)", "int", False, True)), (4, lambda: (f"count({distinct}{e(any_cat)})", "int", False, True)),
             (6, lambda: (f"sum({distinct}{e(num, True)})", num, False, False)), (2, lambda: (f"sum({e('int')})", "int", False, False)),
+            (1, lambda: (f"sum({e('dec')})", "dec", False, False)), (1, lambda: (f"sum({distinct}{self.wide(cols)})", "int", False, False)),
+            (1, lambda: (f"avg({distinct}{self.wide(cols)})", "dbl", True, False)),
             (6, lambda: (f"{self.pick('min', 'max')}({distinct}{e(any_cat)})", any_cat, False, True)),
             (3, lambda: (f"avg({distinct}{e(num, True)})", "dbl", True, False)), (1, lambda: (f"bool_{self.pick('and', 'or')}({e('bool')})", "bool", False,
                 True)),
@@ -363,6 +365,12 @@ class Generator:
             got = (f"{got[0]} FILTER (WHERE {self.predicate(cols, 1)})" if "::VARCHAR" not in got[0] and not got[0].startswith("list_sort(") else got[0],
                 ) + got[1:]
         return got
+
+    def wide(self, cols):
+        """Numbers whose sums need more than 64 bits, or nearly all of 128."""
+        near = [c.sql for c in cols if c.sql.split(".")[-1] in ("big", "huge", "d38", "d18")]
+        return self.pick(*near, "9223372036854775807", f"('1{'0' * 35}'::HUGEINT + {self.expr('int', cols, 0, True)})",
+                         f"('{'9' * 34}'::DECIMAL(38,0))", f"({self.expr('int', cols, 0, True)}::HUGEINT * 1000000000000000000000)")
 
     # ---- windows
     def window(self, rel):
@@ -415,7 +423,7 @@ class Generator:
             kinds.append((5, self.cte))
         if depth > 0:
             kinds += [(7, self.join), (4, self.derived), (1, self.values), (1, self.unnested), (1, self.lateral), (1, self.unpivoted), (1, self.pivoted),
-                      (1, self.asof), (1, self.series)]
+                      (1, self.asof), (1, self.series), (1, self.sampled), (1, self.positional)]
         return self.weighted(*kinds)(depth)
 
     def base(self, depth):
@@ -426,7 +434,32 @@ class Generator:
         alias = self.name("a")
         cols = base_columns(alias)
         keep = self.r.sample(cols[1:], 9) + [c for c in cols if c.sql.split(".")[1] in ("k", "kb", "s", "dt", "ts")]
-        return Relation(f"{table} {alias}", [cols[0]] + list(dict.fromkeys(keep)), [f"{alias}.id"])
+        place = self.weighted((8, ""), (1, "st."))  # the same rows in a DuckDB file
+        return Relation(f"{place}{table} {alias}", [cols[0]] + list(dict.fromkeys(keep)), [f"{alias}.id"])
+
+    def sampled(self, depth):
+        """Samples with one answer: of all rows, of none, or how many there are."""
+        rel = self.base(0)
+        if self.chance(0.5):
+            n = self.pick("100%", "bernoulli(100%)", "system(100%)", "reservoir(5000 ROWS)", "bernoulli(0%)", "5000 ROWS", "0 ROWS", "reservoir(100%)")
+            return Relation(f"{rel.sql} TABLESAMPLE {n}", rel.columns, rel.unique)
+        alias, c = self.name("a"), self.name()
+        sub = f"SELECT {self.expr('int', rel.columns, 1)} AS v FROM {rel.sql} WHERE {self.predicate(rel.columns, 1)}"
+        return Relation(f"(SELECT count(*) AS {c} FROM (SELECT * FROM ({sub}) USING SAMPLE {self.pick(1, 7, 50, 400)} ROWS)) {alias}",
+                        [Column(f"{alias}.{c}", "int", True)], [f"{alias}.{c}"])
+
+    def positional(self, depth):
+        """Rows by their number, of sides that are in order."""
+        sides, columns = [], []
+        for _ in range(2):
+            rel = self.relation(0)
+            alias, names, cats = self.name("a"), [self.name() for _ in range(2)], [self.pick("int", "str", "dec") for _ in range(2)]
+            items = ", ".join(f"{self.expr(c, rel.columns, 1, True)} AS {n}" for c, n in zip(cats, names))
+            where = f" WHERE {self.predicate(rel.columns, 1)}" if self.chance(0.5) else ""
+            sides.append(f"(SELECT {items} FROM {rel.sql}{where} ORDER BY {', '.join(rel.identity())}) {alias}")
+            columns += [Column(n, c) for c, n in zip(cats, names)]
+        alias = self.name("a")
+        return Relation(f"(SELECT * FROM {sides[0]} POSITIONAL JOIN {sides[1]}) {alias}", [dataclasses.replace(c, sql=f"{alias}.{c.sql}") for c in columns])
 
     def cte(self, depth):
         name, cols, unique = self.r.choice(self.shared)
@@ -714,7 +747,18 @@ class Generator:
                               (1, f" OFFSET {self.pick(1, 10)}"), (1, f" LIMIT {self.pick(10, 50, 100)}%"))
         return Query(text + limit, q.columns, True, q.unique)
 
+    def pivot_of_values(self):
+        """The columns are the values that are there."""
+        rel = self.relation(1)
+        k, g, v = self.name(), self.name(), self.name()
+        on = self.pick(f"{self.expr('int', rel.columns, 0)}::HUGEINT % 5", f"left({self.expr('str', rel.columns, 0)}, 1)", self.expr("bool", rel.columns, 1))
+        sub = f"SELECT {self.expr('str', rel.columns, 0)} AS {k}, {on} AS {g}, {self.expr('int', rel.columns, 1, True)} AS {v} FROM {rel.sql}"
+        fn = self.pick(f"sum({v})", f"count({v})", f"max({v})", "count(*)", f"sum({v}), count(*)")
+        return Query(f"PIVOT ({sub}) ON {g} USING {fn} GROUP BY {k}", [])
+
     def top(self):
+        if self.chance(0.01):
+            return self.pivot_of_values()
         ctes = []
         if self.chance(0.25):
             for _ in range(self.r.randint(1, 2)):

@@ -81,10 +81,23 @@ def make(seed):
         cuts = {1: [0, rows], 2: [0, rows * 2 // 3, rows], 3: [0, rows - 1, rows - 1, rows]}.get(parts, [0, rows // 2, rows // 2, rows // 2 + 1, rows])
         for part, (a, b) in enumerate(zip(cuts, cuts[1:])):
             con.execute(f"COPY ({_rows(seed, profile, a, b)}) TO '{tmp}/{table}/{part}.parquet' (FORMAT parquet, ROW_GROUP_SIZE 2048)")
+    con.execute(f"ATTACH '{tmp}/store.duckdb' AS st")
+    for table in TABLES:
+        con.execute(f"CREATE TABLE st.{table} AS SELECT {stored()} FROM read_parquet('{tmp}/{table}/*.parquet')")
+    con.execute("DETACH st")
     tmp.rename(out)
     return out
 
 
-def views(folder):
+def stored():
+    """All columns, in the types that Parquet has no name for too."""
     cast = ", ".join(f"{name}::{kind} AS {name}" for name, kind, _ in COLUMNS if kind in STORED)
-    return [f"CREATE OR REPLACE VIEW {t} AS SELECT * REPLACE ({cast}) FROM read_parquet('{folder}/{t}/*.parquet')" for t in TABLES]
+    return f"* REPLACE ({cast})"
+
+
+def views(folder):
+    return [f"CREATE OR REPLACE VIEW {t} AS SELECT {stored()} FROM read_parquet('{folder}/{t}/*.parquet')" for t in TABLES]
+
+
+def attached(folder):
+    return f"ATTACH '{folder}/store.duckdb' AS st (READ_ONLY)"
