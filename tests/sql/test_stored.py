@@ -402,3 +402,12 @@ def test_returning_an_enum_is_refused_before_it_runs(session, store):
             session.run("ROLLBACK")
         assert session.run("SELECT count(*) FROM store.e")[0].column(0).to_pylist() == [2]
     assert session.run("DELETE FROM store.e WHERE i = 2 RETURNING m::VARCHAR AS m")[0].to_pydict() == {"m": ["b"]}
+
+
+def test_a_file_at_home_is_read_by_all(session, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    duckdb.connect(str(tmp_path / "mine.duckdb")).execute("CREATE TABLE t AS SELECT range AS i FROM range(50)").close()
+    session.run("ATTACH '~/mine.duckdb' AS mine")
+    table, stats = session.run("SELECT sum(i) FROM mine.t")
+    assert stats.distributed and table.column(0).to_pylist() == [1225]
+    session.run("DETACH mine")
