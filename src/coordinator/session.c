@@ -196,3 +196,18 @@ int brant_split(const char *script, char ***statements, size_t *count, brant_err
   *count = n;
   return 0;
 }
+
+br_status br_session_at_home(brant_session *s, char **path, br_error *err) {
+  br_table t;
+  char *given = *path;
+  if (given[0] != '~' || (given[1] != '/' && given[1] != 0)) return BR_OK;
+  BR_TRY(br_session_table(s->db, "SELECT current_setting('home_directory')", &t, err));
+  const char *home = t.rows > 0 ? br_table_cell(&t, 0, 0) : NULL;
+  if (home == NULL || home[0] == 0) home = getenv("HOME");
+  if (home != NULL && home[0] != 0) {
+    *path = br_asprintf("%s%s", home, given + 1);
+    free(given);
+  }
+  br_table_free(&t);
+  return BR_OK;
+}

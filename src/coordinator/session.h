@@ -143,6 +143,8 @@ typedef struct br_prepared {
 /* Plan a SELECT. Starts workers when it will need them. force: explain wants stages even for what would run here. */
 BR_MUST_USE br_status br_prepare(brant_session *s, const char *sql, bool force, br_prepared *out, br_error *err);
 void br_prepared_free(br_prepared *p);
+/* "~/x" as DuckDB has it: below its home_directory, else below HOME. *path is replaced. */
+BR_MUST_USE br_status br_session_at_home(brant_session *s, char **path, br_error *err);
 /* A connection with the session's settings, to be closed by the caller. NULL: the plan reads what only the session's own
  * connection has (temporary, or changed in a transaction). aside.c */
 BR_MUST_USE br_status br_session_aside(brant_session *s, const br_prepared *plan, br_session **out, br_error *err);

@@ -49,22 +49,6 @@ static br_session *writer(const br_copying *c) { return c->aside != NULL ? c->as
 
 /* ---- start */
 
-/* "~/x" is what DuckDB makes of it, as it does when it reads: below its home_directory, else below HOME. */
-static br_status expand_home(br_copying *c, br_error *err) {
-  br_table t;
-  char *target = c->text.target;
-  if (target[0] != '~' || (target[1] != '/' && target[1] != 0)) return BR_OK;
-  BR_TRY(br_session_table(c->session->db, "SELECT current_setting('home_directory')", &t, err));
-  const char *home = t.rows > 0 ? br_table_cell(&t, 0, 0) : NULL;
-  if (home == NULL || home[0] == 0) home = getenv("HOME");
-  if (home != NULL && home[0] != 0) {
-    c->text.target = br_asprintf("%s%s", home, target + 1);
-    free(target);
-  }
-  br_table_free(&t);
-  return BR_OK;
-}
-
 static br_status check_place(const br_copying *c, br_error *err) {
   const char *target = c->text.target;
   struct stat st;
@@ -204,7 +188,7 @@ br_status br_copying_start(brant_session *s, const char *sql, br_prepared *plan,
   if (!ours) goto done;
   BR_TRY_GOTO(check_object_store(s, c->text.target, &theirs, err));
   if (theirs) goto done;
-  BR_TRY_GOTO(expand_home(c, err));
+  BR_TRY_GOTO(br_session_at_home(s, &c->text.target, err));
   snprintf(c->id, sizeof c->id, "%" PRIx64, s->query_base | ++s->next_query);
   BR_TRY_GOTO(check_place(c, err));
   BR_TRY_GOTO(open_sink(c, err));

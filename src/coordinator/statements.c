@@ -38,15 +38,6 @@ static char *name_of_path(const char *path) {
   return dot != NULL && dot != base ? br_strndup(base, (size_t)(dot - base)) : br_strdup(base);
 }
 
-/* "~/x" below HOME, as DuckDB has it: workers may have another one. */
-static char *at_home(char *path) {
-  const char *home = getenv("HOME");
-  if (path[0] != '~' || path[1] != '/' || home == NULL || home[0] == 0) return path;
-  char *whole = br_asprintf("%s%s", home, path + 1);
-  free(path);
-  return whole;
-}
-
 /* ATTACH [OR REPLACE] [DATABASE] [IF NOT EXISTS] 'path' [AS name] [(options)]. False: it is something else. */
 static bool parse_attach(const char *sql, attach *a) {
   const char *p = sql, *t;
@@ -60,7 +51,7 @@ static bool parse_attach(const char *sql, attach *a) {
       return false;
   }
   if (*t != '\'') return false;
-  a->path = at_home(br_token_unquote(t, n));
+  a->path = br_token_unquote(t, n);
   while (br_token_next(&p, &t, &n)) {
     if (br_token_is(t, n, "as") && br_token_next(&p, &t, &n)) {
       free(a->name);
@@ -229,6 +220,7 @@ static br_status run_attach(brant_session *s, const char *sql, br_error *err) {
     free(name);
     return BR_OK;
   }
+  BR_TRY_GOTO(br_session_at_home(s, &a.path, err));
   if (for_writing(&a)) {
     status = attach_for_writing(s, sql, &a, err);
   } else {
@@ -237,6 +229,7 @@ static br_status run_attach(brant_session *s, const char *sql, br_error *err) {
     free(text);
     if (status == BR_OK) remember_attach(s, &a);
   }
+done:
   attach_free(&a);
   return status;
 }
