@@ -22,6 +22,8 @@ typedef struct column_ranges {
 typedef struct footer {
   br_file file;
   column_ranges *ranges;
+  bool
+      names_meet; /* two columns have one name (but for case): DuckDB calls one of them otherwise, so a name tells nothing */
   _Atomic int refs;
   br_arena *mem;
 } footer;

@@ -45,7 +45,7 @@ static void mark(const br_snapshot *s, const br_table *t, bool **out) {
     br_smap_put(by_name, br_reported_name(s->files[i]->file.path), (void *)(uintptr_t)(i + 1));
   for (size_t r = 0; r < t->rows; r++) {
     size_t at = first_of(by_name, br_table_cell(t, r, 0)), group = strtoull(br_table_cell(t, r, 1), NULL, 10);
-    if (at && group < s->files[at - 1]->file.n_groups) out[at - 1][group] = true;
+    if (at && !s->files[at - 1]->names_meet && group < s->files[at - 1]->file.n_groups) out[at - 1][group] = true;
   }
   for (size_t i = 0; i < s->n; i++) {
     size_t at = first_of(by_name, br_reported_name(s->files[i]->file.path)) - 1;

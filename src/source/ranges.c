@@ -10,7 +10,7 @@
 #define RANGES_MOST 65536u
 
 static column_ranges *find(const footer *f, const char *column, size_t n, br_range_kind kind) {
-  for (column_ranges *r = f->ranges; r; r = r->next)
+  for (column_ranges *r = f->names_meet ? NULL : f->ranges; r; r = r->next)
     if (r->kind == kind && strncasecmp(r->column, column, n) == 0 && !r->column[n]) return r;
   return NULL;
 }

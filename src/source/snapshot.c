@@ -52,7 +52,7 @@ static footer *footer_new(const char *path, bool local, uint64_t size_bytes, uin
   return f;
 }
 
-/* ---- reading footers: a row a file; groups "rows:bytes,…", columns "name US bytes RS …", ranges as ranges.c says */
+/* ---- reading footers: a row a file; groups "rows:bytes,…", columns "name US bytes RS …" (bytes!: several of that name), ranges as ranges.c says */
 
 static char *footer_sql(const char *const *paths, size_t n) {
   br_buf sql = {0};
@@ -61,14 +61,16 @@ static char *footer_sql(const char *const *paths, size_t n) {
              "split_part(path_in_schema, ', ', 1) AS c, total_compressed_size AS b, path_in_schema AS p, type AS t, "
              "stats_min_value AS lo, stats_max_value AS hi FROM parquet_metadata(");
   br_sql_paths(paths, n, &sql);
-  br_buf_str(&sql,
-             ")), "
-             "gs AS (SELECT f, string_agg(r || ':' || b, ',' ORDER BY g) AS groups FROM "
-             "(SELECT f, g, any_value(r) AS r, sum(b) AS b FROM m GROUP BY f, g) GROUP BY f), "
-             "cs AS (SELECT f, string_agg(c || chr(31) || b, chr(30)) AS cols FROM "
-             "(SELECT f, c, sum(b) AS b FROM m GROUP BY f, c) GROUP BY f), rs AS (" BR_RANGES_SQL
-             ") "
-             "SELECT f, groups, cols, ranges FROM gs JOIN cs USING (f) LEFT JOIN rs USING (f)");
+  br_buf_str(
+      &sql,
+      ")), "
+      "gs AS (SELECT f, string_agg(r || ':' || b, ',' ORDER BY g) AS groups FROM "
+      "(SELECT f, g, any_value(r) AS r, sum(b) AS b FROM m GROUP BY f, g) GROUP BY f), "
+      "cs AS (SELECT f, string_agg(c || chr(31) || b || CASE WHEN n > 1 THEN '!' ELSE '' END, chr(30)) AS cols FROM "
+      "(SELECT f, c, sum(b) AS b, count(*) FILTER (WHERE g = 0 AND p = c) AS n FROM m GROUP BY f, c) GROUP BY f), "
+      "rs AS (" BR_RANGES_SQL
+      ") "
+      "SELECT f, groups, cols, ranges FROM gs JOIN cs USING (f) LEFT JOIN rs USING (f)");
   return br_buf_take(&sql);
 }
 
@@ -93,6 +95,22 @@ static void parse_groups(footer *f, const char *text) {
   f->file.n_groups = n;
 }
 
+static int by_name(const void *a, const void *b) {
+  const br_file_column *const *x = a, *const *y = b;
+  return strcasecmp((*x)->name, (*y)->name);
+}
+
+/* But for the case of ASCII, as DuckDB compares names. */
+static bool two_alike(const br_file_column *columns, size_t n) {
+  const br_file_column **sorted = br_calloc(n, sizeof *sorted);
+  bool found = false;
+  for (size_t i = 0; i < n; i++) sorted[i] = &columns[i];
+  qsort(sorted, n, sizeof *sorted, by_name);
+  for (size_t i = 1; i < n && !found; i++) found = strcasecmp(sorted[i - 1]->name, sorted[i]->name) == 0;
+  free(sorted);
+  return found;
+}
+
 static void parse_columns(footer *f, const char *text) {
   size_t n = count_char(text, BR_RECORD_SEPARATOR) + 1;
   br_file_column *columns = br_arena_alloc(f->mem, n * sizeof *columns);
@@ -102,11 +120,14 @@ static void parse_columns(footer *f, const char *text) {
     size_t name = length; /* the last separator: a name may hold anything */
     while (name > 0 && text[name - 1] != BR_UNIT_SEPARATOR) name--;
     columns[i].name = br_arena_strndup(f->mem, text, name ? name - 1 : 0);
-    columns[i].bytes = strtoull(text + name, NULL, 10);
+    char *behind;
+    columns[i].bytes = strtoull(text + name, &behind, 10);
+    f->names_meet = f->names_meet || *behind == '!';
     text = end ? end + 1 : text + length;
   }
   f->file.columns = columns;
   f->file.n_columns = n;
+  f->names_meet = f->names_meet || two_alike(columns, n);
 }
 
 /* The name under which DuckDB reports a path: without file://. */

@@ -259,3 +259,17 @@ def test_one_heavy_key(both):
                         "(select k, v, row_number() over (order by k) as r from heavy)) group by task")[0].column("n").to_pylist()
     session.set("partitions", str(SETTINGS["partitions"]))
     assert len(tasks) == 8 and max(tasks) < 0.25 * sum(tasks)  # a key's share at one bound is below two partitions
+
+
+def test_texts_that_look_like_ours(both):
+    """What a stage's SQL is put together by may stand in the user's own texts and names."""
+    marks = ["__scan_0__", "__scan_1__", "input(0)", "input(1)", "brant_into_partition(3)", "/* filter 0: */ x /* end of filter */", "/* range of filter 0 */",
+             "/* end of filter */", "t.c0", "--", "/*", "'' __scan_0__"]
+    for m in marks:
+        name = m.replace("''", "'")
+        check(both, f"select '{m}' as x, count(*) from many group by 1", f"select k, '{m}' || g as x from many where k::varchar <> '{m}'",
+              f"select l.k, '{m}', l.v, r.v from many l join few r on l.k = r.k and l.v::varchar || '{m}' <> r.v::varchar || '{m}' where r.v < 200",
+              f"select l.k, l.x, r.v from (select k, g, '{m}' || v as x from many where v::varchar || '{m}' <> '1{m}') l join few r on l.k = r.k "
+              f"where r.v = 70",
+              f"select \"{name}\", count(*), {{'{m}': max(g)}} from (select k as \"{name}\", g from many) where g::varchar <> '{m}' group by 1",
+              f"select v, row_number() over (order by v, '{m}' || k) from few order by v || '{m}'")

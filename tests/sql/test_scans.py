@@ -158,6 +158,25 @@ def test_blobs_are_no_text(session, tmp_path):
 
 # ---- columns
 
+NAMES = (["A", "a", "A", "x"], ["\u00dc", "\u00fc", "x"], ["x", "x", "X"], ["s", "S", "s_1"])
+
+
+@pytest.mark.parametrize("names", NAMES, ids=["-".join(n) for n in NAMES])
+def test_columns_whose_names_meet(session, tmp_path, names):
+    """One name twice, but for case: what one says of a row group says nothing of the other. (Beyond ASCII, case makes two names.)"""
+    columns = [pa.array(range(n * 1000, n * 1000 + 300)) for n in range(len(names))]
+    pq.write_table(pa.table(columns, names=names), tmp_path / "a.parquet", row_group_size=20)
+    pq.write_table(pa.table({names[0]: range(500, 800)}), tmp_path / "b.parquet", row_group_size=20)
+    pq.write_table(pa.table(columns[:1], names=["few"]), tmp_path / "few.parquet")
+    for source in (f"'{tmp_path}/a.parquet'", f"read_parquet(['{tmp_path}/a.parquet', '{tmp_path}/b.parquet'], union_by_name = true)"):
+        for name in duckdb.sql(f"FROM {source}").columns:
+            check(session, *(f'SELECT * FROM {source} WHERE "{name}" {c}' for c in ("= 5", "= 1005", "> 2290", "BETWEEN 250 AND 1010", "IN (7, 1007, 2007)")))
+            for offset in (0, 1000, 2000):  # run-time filters, too
+                session.set("filter_bytes", "32MiB")
+                keys = f"(SELECT few + {offset} AS k FROM '{tmp_path}/few.parquet' WHERE few < 9)"
+                check(session, f'SELECT t.* FROM {source} t JOIN {keys} f ON t."{name}" = f.k')
+
+
 def test_other_columns_are_not_read(session, folder):
     path = folder / "spoiled_column.parquet"
     path.write_bytes((folder / "ordered.parquet").read_bytes())

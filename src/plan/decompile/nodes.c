@@ -179,6 +179,14 @@ static const char *appended(br_emit *e, const br_node *n, const br_rel *c) {
   return over(e, br_e_columns(e, &columns), c, "");
 }
 
+/* What an aggregate gives without any row, if that isn't NULL. */
+static const char *without_rows(br_emit *e, const json_t *aggregate) {
+  static const char *const zero[] = {"count", "count_star", "approx_count_distinct", "regr_count", "entropy"};
+  for (size_t i = 0; i < sizeof zero / sizeof *zero; i++)
+    if (br_j_is(aggregate, "name", zero[i])) return br_e_cast(e, "0", br_expr_type(aggregate));
+  return NULL;
+}
+
 /* PIVOT finds each value's place in the list that the aggregation below made. */
 static const char *pivot(br_emit *e, const br_node *n, const br_rel *c) {
   const json_t *bp = br_j_get(n->json, "bound_pivot"), *values = br_j_get(bp, "pivot_values");
@@ -191,12 +199,11 @@ static const char *pivot(br_emit *e, const br_node *n, const br_rel *c) {
   for (size_t i = 0; i < groups; i++) br_e_add(e, &out, br_e_fmt(e, "t.c%zu", i));
   for (size_t i = 0; i < json_array_size(values); i++) {
     size_t k = i % aggs;
-    const char *name = br_j_str(br_j_at(bp, "aggregates", k), "name");
+    const char *nothing = without_rows(e, br_j_at(bp, "aggregates", k));
     const char *value = br_e_literal_json(e, json_array_get(values, i - k));
     const char *place = br_e_fmt(e, "list_position(t.c%zu, %s::VARCHAR)", c->n_columns - 1, value);
     const char *cell = br_e_fmt(e, "t.c%zu[%s]", groups + k, place);
-    if (!strcmp(name, "count") || !strcmp(name, "count_star"))
-      cell = br_e_fmt(e, "CASE WHEN coalesce(%s, 0) = 0 THEN 0::BIGINT ELSE %s END", place, cell);
+    if (nothing) cell = br_e_fmt(e, "CASE WHEN coalesce(%s, 0) = 0 THEN %s ELSE %s END", place, nothing, cell);
     br_e_add(e, &out, cell);
   }
   return over(e, br_e_columns(e, &out), c, "");

@@ -81,6 +81,17 @@ static const char *stored_as(const json_t *type) {
   return NULL;
 }
 
+/* Letters of ASCII are one in both cases, for DuckDB; others are not. */
+static const char *named(br_emit *e, const char *name) {
+  char *small = br_arena_strdup(e->arena, name);
+  for (char *c = small; *c; c++)
+    if (*c >= 'A' && *c <= 'Z') *c += 'a' - 'A';
+  return br_e_fmt(e,
+                  "lower(m.path_in_schema) = lower(%s) AND translate(m.path_in_schema, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', "
+                  "'abcdefghijklmnopqrstuvwxyz') = %s",
+                  br_e_literal(e, name), br_e_literal(e, small));
+}
+
 static const char *of_column(br_emit *e, const char *name, const json_t *type, const json_t *filter) {
   const char *as = stored_as(type);
   if (!as || strstr(name, ", ")) return NULL; /* the name of a field in a struct is written like that */
@@ -90,9 +101,9 @@ static const char *of_column(br_emit *e, const char *name, const json_t *type, c
   const char *text = possible(e, filter, &b);
   if (!text) return NULL;
   return br_e_fmt(e,
-                  "(lower(m.path_in_schema) = lower(%s) AND (m.stats_null_count = m.num_values OR CASE WHEN %s THEN "
+                  "(%s AND (m.stats_null_count = m.num_values OR CASE WHEN %s THEN "
                   "NOT coalesce(%s, TRUE) ELSE FALSE END))",
-                  br_e_literal(e, name), as, text); /* NULL passes none of them */
+                  named(e, name), as, text); /* NULL passes none of them */
 }
 
 const char *br_e_prune(br_emit *e, const br_node *get) {

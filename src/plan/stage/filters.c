@@ -1,22 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The texts of run-time filters inside a stage's SQL, found by their marks: cut out, filled in, numbered anew. A mark is a comment, so
- * that the SQL of a plan is whole with any of them as it stands. Order of calls: any. Threads: none. Bounds: none.
+ * that the SQL of a plan is whole with any of them as it stands; what is in quotes is the user's. Order of calls: any. Threads: none.
+ * Bounds: none.
  */
 #include "plan/stage/stage.h"
 
 #include <string.h>
 
+/* Where it first stands outside of quotes; NULL: nowhere. */
+static const char *find_mark(const char *sql, const char *mark) {
+  size_t n = strlen(mark);
+  int64_t ignored;
+  if (!strstr(sql, mark)) return NULL;
+  for (const char *at = sql; *at; at += br_stage_piece(sql, at, &ignored))
+    if (!strncmp(at, mark, n)) return at;
+  return NULL;
+}
+
 char *br_stage_without_filter(br_arena *arena, const char *sql, uint32_t input) {
   char *begin = br_arena_printf(arena, BR_FILTER_BEGIN, input);
-  const char *from = strstr(sql, begin), *to = from ? strstr(from, BR_FILTER_END) : NULL;
+  const char *from = find_mark(sql, begin), *to = from ? find_mark(from, BR_FILTER_END) : NULL;
   if (!to) return br_arena_strdup(arena, sql);
   return br_arena_printf(arena, "%.*s%s", (int)(from - sql), sql, to + strlen(BR_FILTER_END));
 }
 
 /* The first such mark becomes the text. */
 static char *replaced(br_arena *arena, const char *sql, const char *mark, const char *with) {
-  const char *at = strstr(sql, mark);
+  const char *at = find_mark(sql, mark);
   if (!at) return br_arena_strdup(arena, sql);
   return br_arena_printf(arena, "%.*s%s%s", (int)(at - sql), sql, with, at + strlen(mark));
 }
