@@ -14,7 +14,8 @@
 #include "coordinator/session.h"
 #include "coordinator/tokens.h"
 
-#define PROBE "brant_columns_of" /* a prepared statement that lives for a moment */
+#define PROBE "brant_columns_of"  /* a prepared statement that lives for a moment */
+#define ARGUMENT "brant_argument" /* a variable of DuckDB's, as short-lived */
 
 /* ---- names of the result's columns */
 
@@ -67,7 +68,8 @@ done:
   return status;
 }
 
-static char *execute_text(const char *name, const br_value *values, size_t n) {
+/* rest: what follows the arguments. */
+static char *execute_text(const char *name, const br_value *values, size_t n, const char *rest) {
   br_buf b = {0};
   br_buf_str(&b, "EXECUTE ");
   br_buf_sql_ident(&b, name);
@@ -84,6 +86,7 @@ static char *execute_text(const char *name, const br_value *values, size_t n) {
     br_buf_printf(&b, "%s\n", v->sql); /* it may end with a comment */
   }
   if (n > 0) br_buf_char(&b, ')');
+  br_buf_str(&b, rest);
   return br_buf_take(&b);
 }
 
@@ -94,7 +97,7 @@ static br_status names_of_text(brant_session *s, const char *sql, const br_value
   br_status status = br_session_execute(s->db, prepare, &ignored);
   free(prepare);
   if (status != BR_OK) return BR_OK; /* CREATE …: what DuckDB can't prepare gives no rows */
-  char *execute = execute_text(PROBE, values, n);
+  char *execute = execute_text(PROBE, values, n, "");
   status = keep_names(s, execute, bound, &ignored);
   free(execute);
   if (status == BR_CANCELLED)
@@ -108,17 +111,19 @@ static br_status names_of_text(brant_session *s, const char *sql, const br_value
 
 /* ---- values that come with a statement */
 
-/* A value of a type that is spelled out: text in quotes, so nothing in it is SQL. */
+/* A value of a type that is spelled out. literal: a text in quotes, so nothing in it is SQL; NULL: NULL. */
+static char *typed(const char *type, const char *literal) {
+  bool is_text =
+      literal != NULL && strcasecmp(type, "varchar") == 0; /* takes the type its place wants, as constants do */
+  return is_text ? br_strdup(literal) : br_asprintf("CAST(%s AS %s)", literal != NULL ? literal : "NULL", type);
+}
+
 static char *typed_text(const char *type, const char *text) {
   br_buf b = {0};
-  bool is_text = text != NULL && strcasecmp(type, "varchar") == 0; /* takes the type its place wants, as constants do */
-  if (!is_text) br_buf_str(&b, "CAST(");
-  if (text == NULL)
-    br_buf_str(&b, "NULL");
-  else
-    br_buf_sql_literal(&b, text, strlen(text));
-  if (!is_text) br_buf_printf(&b, " AS %s)", type);
-  return br_buf_take(&b);
+  if (text != NULL) br_buf_sql_literal(&b, text, strlen(text));
+  char *value = typed(type, text != NULL ? br_buf_cstr(&b) : NULL);
+  br_buf_free(&b);
+  return value;
 }
 
 /* One expression, and not a piece of the statement around it. */
@@ -217,29 +222,65 @@ void br_prepared_note(brant_session *s, const char *sql) {
   free(name);
 }
 
-/* A call is evaluated once, not for each row: random(), now(). What is nested can't be told by a text. */
-static br_status evaluate(brant_session *s, char **sql, br_error *err) {
-  const char *p = *sql, *t;
+static bool has_call(const char *sql) {
+  const char *t;
   size_t n;
-  bool call = false, word = false;
-  br_table answer;
-  while (!call && br_token_next(&p, &t, &n)) {
-    call = word && *t == '(';
+  bool word = false;
+  while (br_token_next(&sql, &t, &n)) {
+    if (word && *t == '(') return true;
     word = (isalpha((unsigned char)*t) || *t == '_' || *t == '"') && !br_token_is(t, n, "decimal");
   }
-  if (!call) return BR_OK;
-  char *ask = br_asprintf("SELECT typeof(v), v::VARCHAR FROM (SELECT (%s\n) AS v)", *sql);
+  return false;
+}
+
+/* Is the text of a value of this type, read again, the value? Of some nested ones it isn't. */
+static br_status told_by_text(brant_session *s, const char *type, bool *yes, br_error *err) {
+  br_table answer;
+  *yes = true;
+  if (strpbrk(type, "[(\"") == NULL || strncmp(type, "DECIMAL(", 8) == 0) return BR_OK;
+  char *ask = br_asprintf(
+      "SELECT TRY_CAST(v::VARCHAR AS %s) IS NOT DISTINCT FROM v "
+      "FROM (SELECT getvariable('" ARGUMENT "') AS v)",
+      type);
   br_status status = br_session_table(s->db, ask, &answer, err);
   free(ask);
   BR_TRY(status);
-  const char *type = br_table_cell(&answer, 0, 0), *text = br_table_cell(&answer, 0, 1);
-  bool nested = strpbrk(type, "[(\"") != NULL && strncmp(type, "DECIMAL(", 8) != 0;
-  if (!nested) {
-    free(*sql);
-    *sql = typed_text(type, text);
-  }
+  *yes = strcmp(br_table_cell(&answer, 0, 0), "true") == 0;
   br_table_free(&answer);
   return BR_OK;
+}
+
+/* The value of ARGUMENT as a constant; *out stays NULL where a text doesn't tell it. */
+static br_status constant_of_argument(brant_session *s, char **out, br_error *err) {
+  static const char *const ask = /* a NUL can't stand in SQL text, nor in a cell of the answer */
+      "SELECT typeof(v), '''' || replace(replace(v::VARCHAR, '''', ''''''), chr(0), ''' || chr(0) || ''') || '''' "
+      "FROM (SELECT getvariable('" ARGUMENT "') AS v)";
+  br_table answer;
+  bool told;
+  BR_TRY(br_session_table(s->db, ask, &answer, err));
+  br_status status = told_by_text(s, br_table_cell(&answer, 0, 0), &told, err);
+  if (status == BR_OK && told) *out = typed(br_table_cell(&answer, 0, 0), br_table_cell(&answer, 0, 1));
+  br_table_free(&answer);
+  return status;
+}
+
+/* A call is evaluated once, not for each row, nor each time that DuckDB looks at the statement: random(), nextval(). */
+static br_status evaluate(brant_session *s, char **sql, br_error *err) {
+  char *value = NULL;
+  br_error ignored;
+  if (!has_call(*sql)) return BR_OK;
+  char *set = br_asprintf("SET VARIABLE " ARGUMENT " = (SELECT (%s\n))", *sql);
+  br_status status = br_session_execute(s->db, set, err);
+  free(set);
+  BR_TRY(status);
+  status = constant_of_argument(s, &value, err);
+  br_status unused = br_session_execute(s->db, "RESET VARIABLE " ARGUMENT, &ignored);
+  (void)unused;
+  if (value != NULL) {
+    free(*sql);
+    *sql = value;
+  }
+  return status;
 }
 
 /* value, or name := value, up to the comma or the closing bracket. *p moves behind that. */
@@ -262,36 +303,39 @@ static br_value next_argument(const char **p, unsigned place) {
   return v;
 }
 
-static br_status arguments(brant_session *s, const char *p, br_value **out, size_t *n_out, br_error *err) {
+/* *p moves behind them. */
+static br_status arguments(brant_session *s, const char **p, br_value **out, size_t *n_out, br_error *err) {
   size_t capacity = 0;
   br_status status = BR_OK;
   *out = NULL, *n_out = 0;
-  if (!br_token_take(&p, "(")) return BR_OK;
+  if (!br_token_take(p, "(")) return BR_OK;
   do {
     br_grow((void **)out, &capacity, *n_out, sizeof **out);
-    (*out)[*n_out] = next_argument(&p, (unsigned)*n_out + 1);
+    (*out)[*n_out] = next_argument(p, (unsigned)*n_out + 1);
     status = evaluate(s, &(*out)[(*n_out)++].sql, err);
-  } while (status == BR_OK && p[-1] == ',');
+  } while (status == BR_OK && (*p)[-1] == ',');
   return status;
 }
 
 br_status br_prepared_text(brant_session *s, const char *sql, char **out, br_error *err) {
   const char *p = sql;
-  char *name = NULL;
+  char *name = NULL, *execute = NULL;
   br_value *values = NULL;
   size_t n = 0;
   br_statement kind;
-  br_status status;
+  br_status status = BR_OK;
   *out = NULL;
   if (!br_token_take(&p, "execute") || !br_token_name(&p, &name)) return BR_OK;
   size_t at = find(s, name);
-  free(name);
-  if (at == s->prepared_names.count) return BR_OK;
-  BR_TRY(br_session_classify(s->db, sql, &kind, err)); /* DuckDB sees what is wrong with it */
-  BR_TRY_GOTO(arguments(s, p, &values, &n, err));
+  if (at == s->prepared_names.count) goto done;
+  BR_TRY_GOTO(arguments(s, &p, &values, &n, err));
+  execute = execute_text(name, values, n, p);
+  BR_TRY_GOTO(br_session_classify(s->db, execute, &kind, err)); /* DuckDB sees what is wrong with it */
   BR_TRY_GOTO(br_parameters_bind(s->prepared_texts.items[at], values, n, out, err));
-  BR_TRY_GOTO(keep_names(s, sql, out, err));
+  BR_TRY_GOTO(keep_names(s, execute, out, err));
 done:
+  free(name);
+  free(execute);
   br_values_free(values, n);
   if (status != BR_OK) {
     free(*out);

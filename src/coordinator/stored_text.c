@@ -47,22 +47,30 @@ static bool starts_select(const char *p) {
   return false;
 }
 
-/* (a, b), if it is that: names alone. False: what is there is not understood. */
-static bool parse_columns(const char **p, br_stored_text *out) {
-  const char *at = *p, *end;
-  size_t capacity = 0;
-  if (!br_token_take(&at, "(") || starts_select(at)) return true;
-  const char *after = br_token_close(at, &end);
-  if (after == NULL) return false;
-  do {
-    br_grow((void **)&out->columns, &capacity, out->n_columns, sizeof *out->columns);
-    if (at >= end || !br_token_name(&at, &out->columns[out->n_columns])) return false;
-    out->n_columns++;
-  } while (br_token_take(&at, ","));
-  *p = after;
+/* Behind a bracket: (a, b), names alone, and what belongs to them follows? "values" may be one: (values, b), not (values (1)). */
+static bool is_columns(const char *at) {
   const char *t;
   size_t n;
-  return br_token_next(&at, &t, &n) && t == end;
+  do
+    if (!br_token_next(&at, &t, &n) || strchr("(',.);", *t) != NULL) return false;
+  while (br_token_take(&at, ","));
+  if (!br_token_take(&at, ")")) return false;
+  return starts_select(at) || br_token_take(&at, "as") || br_token_take(&at, "default");
+}
+
+/* (a, b), if it is that. False: what is there is not understood. */
+static bool parse_columns(const char **p, br_stored_text *out) {
+  const char *at = *p;
+  size_t capacity = 0;
+  if (!br_token_take(&at, "(")) return true;
+  if (!is_columns(at)) return starts_select(at);
+  do {
+    br_grow((void **)&out->columns, &capacity, out->n_columns, sizeof *out->columns);
+    if (!br_token_name(&at, &out->columns[out->n_columns])) return false;
+    out->n_columns++;
+  } while (br_token_take(&at, ","));
+  *p = at;
+  return br_token_take(p, ")");
 }
 
 /* From p to the end, to RETURNING or to ON CONFLICT. */

@@ -8,7 +8,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-VALUES = [5, -5, 2**40, -2**63, 1.5, -0.0, float("nan"), True, None, "x", "it's; $1 ? --", "", b"a\0\xff", datetime.date(2024, 1, 2),
+VALUES = [5, -5, 2**40, -2**63, 1.5, -0.0, float("nan"), True, None, "x", "it's; $1 ? --", "", "a\0b\0", b"a\0\xff", datetime.date(2024, 1, 2),
           datetime.datetime(2024, 1, 2, 3, 4, 5, 678), datetime.timedelta(days=1, microseconds=5), datetime.time(1, 2, 3),
           decimal.Decimal("12.340"), [1, 2], ["a", None], {"a": 1, "b": [True]}]
 

@@ -60,10 +60,26 @@ def both(session, con, prepare, execute, distributed=True):
     ("SELECT $1 AS a, '$2 ?' AS b, $$ $3 ? $$ AS c, count(*) AS n /* ? */ FROM {} -- $4", "(TRUE)"),
     ("SELECT $1::INTERVAL AS i, $2::BLOB AS b, $3 AS e FROM {} LIMIT 1", "('3 days', '\\x00\\xff', '')"),
     ("SELECT ?2, ?1, count(*) AS n FROM {}", "('a', 'b')"),
+    ("SELECT $1 AS a, length($1) AS n, count(*) AS c FROM {} WHERE s < $1", "('z' || chr(0) || 'it''s' || chr(0))"),
+    ("SELECT $1 AS a, $2 AS b, count(*) AS c FROM {} GROUP BY ALL", "([lower('A, ]'), chr(0), NULL, 'null', ''], {{'a': abs(-1), 'b c': [upper('\"')]}})"),
+    ("SELECT $1 AS a, $2 AS b, count(*) AS c FROM {} GROUP BY ALL", "(MAP {{lower('K'): NULL, '': 'v'}}, [[now()], []] = [[now()], []])"),
     ("FROM {} SELECT max(id) AS m WHERE id <$1AND id>$2", "(100, -5)")])
 def test_execute(session, con, here, statement, arguments):
     arguments = arguments.replace("{{", "{").replace("}}", "}")
     both(session, con, "PREPARE p AS " + statement.format(f"'{here}/facts/*.parquet'"), "EXECUTE p" + arguments)
+
+
+def test_a_call_is_evaluated_once(session, con, here):
+    for run in (session.run, con.execute):
+        run("CREATE OR REPLACE SEQUENCE counter")
+    for first in (1, 3):
+        rows = both(session, con, f"PREPARE p AS SELECT $1 AS a, $2 AS b, $1 + 1, count(*) AS n FROM '{here}/facts/*.parquet' GROUP BY ALL",
+                    "EXECUTE p(nextval('counter'), [nextval('counter')])")
+        assert (rows[0]["a"], rows[0]["b"]) == (first, [first + 1])
+    with pytest.raises(brantlib.BrantError, match="(?i)syntax|parser"):
+        session.run("EXECUTE p(nextval('counter')) or else")
+    session.run("DROP SEQUENCE counter")
+    assert session.run("SELECT getvariable('brant_argument') AS v")[0].to_pylist() == [{"v": None}]
 
 
 def test_semicolons_end_a_statement(session, con, here):

@@ -93,6 +93,11 @@ static void stored(void **state) {
        "WITH q AS (SELECT 'insert') FROM q", NULL, true, false, 0},
       {"INSERT INTO t (a) SELECT a FROM u JOIN v ON conflict = 1 ON CONFLICT (a) DO UPDATE SET b = 1 RETURNING *",
        "SELECT a FROM u JOIN v ON conflict = 1", NULL, true, true, 1},
+      {"INSERT INTO t (values, b) SELECT 1, 2", "SELECT 1, 2", NULL, false, false, 2},
+      {"INSERT INTO t (values) VALUES (1)", "VALUES (1)", NULL, false, false, 1},
+      {"INSERT INTO t (VALUES (1), (2))", "(VALUES (1), (2))", NULL, false, false, 0},
+      {"INSERT INTO t (FROM values)", "(FROM values)", NULL, false, false, 0},
+      {"CREATE TABLE t (\"pivot\", values) AS VALUES (1, 2)", "VALUES (1, 2)", NULL, false, false, 2},
       {"INSERT INTO t SELECT (SELECT 1 AS returning) RETURNING a", "SELECT (SELECT 1 AS returning)", NULL, false, true,
        0},
   };
@@ -126,6 +131,9 @@ static void not_stored(void **state) {
                                       "INSERT INTO",
                                       "INSERT INTO t",
                                       "INSERT INTO t (a",
+                                      "INSERT INTO t (a,) SELECT 1",
+                                      "INSERT INTO t (a;) SELECT 1",
+                                      "INSERT INTO t (a b) SELECT 1",
                                       "CREATE",
                                       ""};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
