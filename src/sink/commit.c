@@ -203,8 +203,9 @@ static br_status take_turn(const br_sink *s, int *turn, br_error *err) {
   if (s->mode != BR_SINK_NEW && s->mode != BR_SINK_OVERWRITE) return BR_OK;
   *turn = open(s->target, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (*turn < 0) return br_fail_errno(err, errno, BR_BLAME_USER, "cannot open the directory %s", s->target);
-  while (flock(*turn, LOCK_EX | LOCK_NB) != 0) {
+  for (bool waits = false; flock(*turn, LOCK_EX | LOCK_NB) != 0; waits = true) {
     if (errno != EWOULDBLOCK && errno != EINTR) return BR_OK;
+    if (!waits && s->step != NULL) (void)s->step(s->step_arg, BR_SINK_WAITS);
     if (br_now_ms() > until)
       return br_fail(err, BR_IO, BR_BLAME_USER,
                      "the directory %s is locked for more than %u s, by another COPY that commits to it or by flock: "

@@ -35,7 +35,9 @@ typedef enum br_sink_mode {
   BR_SINK_REPLACE    /* target is an existing directory; files in it are replaced by name: a COPY to one file */
 } br_sink_mode;
 
-/* Tests only: called before each step that changes something that others see. False: as if the process had died there. */
+/* Tests only: called before each step that changes something that others see. False: as if the process had died there. Also with
+ * BR_SINK_WAITS, when another one commits to the same directory. */
+#define BR_SINK_WAITS "wait for another commit"
 typedef bool (*br_sink_step_fn)(void *arg, const char *step);
 
 typedef struct br_sink br_sink;

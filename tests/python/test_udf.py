@@ -46,9 +46,19 @@ def test_a_function_of_rows(s):
     assert t.column("j").to_pylist() == list(range(1, 1001))
 
 
-def test_a_million_rows_through_batches(s):
-    t = run(s, "select count(*) n, sum({0}(i))::bigint s, min(j) l from (select i, {0}(i) j from range(1000000) t(i))", same)
+def test_a_million_rows_through_batches(s, tmp_path):
+    """What a row costs: bench/udf_bench.py. Here, that it shares a call with thousands of others."""
+    calls = str(tmp_path / "calls")
+
+    @brant.func.batch(return_dtype=int, batch_size=8192)
+    def noted(x: pa.Array):
+        with open(calls, "a") as f:
+            f.write(f"{len(x)}\n")
+        return x
+
+    t = run(s, "select count(*) n, sum({0}(i))::bigint s, min({1}(i)) l from range(1000000) t(i)", same, noted)
     assert t.to_pylist() == [{"n": 1000000, "s": 499999500000, "l": 0}]
+    assert sorted(int(n) for n in open(calls)) == [1000000 % 8192] + [8192] * (1000000 // 8192)
 
 
 def test_kinds_together(s):
@@ -252,23 +262,3 @@ def test_ten_times_the_memory_streams_through(capsys):
               f"{limit >> 20} MiB, most memory of the worker with all its processes {peak >> 20} MiB")
     assert rows * kilobyte > 10 * limit
     assert peak < limit + (300 << 20)  # a Python with pyarrow and DuckDB's own code are about 200 MiB
-
-
-def test_the_cost_of_a_row(s, capsys):
-    rows = 4_000_000
-    made = same._function(None, same._arguments)
-    made.register(s)
-
-    def seconds(expression):
-        times = []
-        for _ in range(3):
-            begin = time.monotonic()
-            assert s.execute(f"select sum({expression})::bigint s from range({rows}) t(i)").arrow().to_pylist() == [{"s": rows * (rows - 1) // 2}]
-            times.append(time.monotonic() - begin)
-        return min(times)
-
-    with_function, without = seconds(f"{made.name}(i)"), seconds("i")
-    with capsys.disabled():
-        print(f"\nidentity batch function over int64: {(with_function - without) / rows * 1e6:.3f} µs a row, one task "
-              f"({with_function:.2f} s for {rows:,} rows, {without:.2f} s without it)")
-    assert (with_function - without) / rows * 1e6 < 1

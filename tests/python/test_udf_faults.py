@@ -92,12 +92,12 @@ def test_it_hangs(s):
 
 
 def test_timeouts_count_the_batch_alone(s):
-    @brant.func(timeout=5, concurrency=1, batch_size=10)
-    def slowish(x: int) -> int:
-        time.sleep(0.01)
+    @brant.func.batch(return_dtype=int, timeout=5, concurrency=1, batch_size=50)
+    def slowish(x: list):
+        time.sleep(0.3)
         return x
 
-    # 100 batches of 0.1 s for one process, from both workers
+    # 20 batches of 0.3 s for one process
     assert run(s, "select sum({0}(i))::bigint s from range(1000) t(i)", slowish).to_pylist() == [{"s": sum(range(1000))}]
 
 

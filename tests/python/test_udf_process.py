@@ -411,26 +411,6 @@ os.kill(os.getpid(), 9)
         time.sleep(0.02)
 
 
-def test_overhead_of_an_identity(capsys):
-    @brant.func.batch(return_dtype=int)
-    def same(x: pa.Array):
-        return x
-
-    a = pa.array(np.arange(8192))
-    with running(same) as c:
-        for _ in range(20):
-            c.call([a])
-        n, times = 100, []
-        for _ in range(5):
-            begin = time.perf_counter()
-            for _ in range(n):
-                c.call([a])
-            times.append((time.perf_counter() - begin) / n / 8192 * 1e6)
-    with capsys.disabled():
-        print(f"\nidentity of int64 in batches of 8,192: {min(times):.3f} µs a row, there and back")
-    assert min(times) < 1
-
-
 def test_arguments_are_not_copied():
     @brant.func.batch(return_dtype="BIGINT")
     def where(x: pa.Array):

@@ -10,6 +10,7 @@
 #include "plan/decompile/decompile.h"
 #include <duckdb.h>
 #include <ctype.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,20 @@
 #define RT_OPTIMIZERS_OFF                                                                                          \
   "SET disabled_optimizers='column_lifetime,compressed_materialization,late_materialization,join_filter_pushdown," \
   "common_aggregate,top_n_window_elimination,window_self_join,in_clause'"
+
+/* A generator out of the test environment; free it. NULL: it isn't there. */
+static inline char *rt_extension(const char *name) {
+  glob_t g;
+  char *path = NULL;
+  char *pattern = br_asprintf(BRANT_DEPS_DIR
+                              "/venv/lib/python3*/site-packages/duckdb_extension_%s/extensions/*/"
+                              "%s.duckdb_extension",
+                              name, name);
+  if (!glob(pattern, 0, NULL, &g)) path = br_strdup(g.gl_pathv[0]);
+  globfree(&g);
+  free(pattern);
+  return path;
+}
 
 typedef struct rt_rows {
   char **v; /* one text a row */
