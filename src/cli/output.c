@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "base/util.h"
 #include "cli/cli.h"
-#include "coordinator/dataset.h"
+#include "coordinator/handle.h"
 #include "coordinator/session.h"
 
 #define CELL_WIDTH_MAX 60 /* columns of a terminal */

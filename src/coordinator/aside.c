@@ -25,13 +25,26 @@ static void same_settings(brant_session *s, br_session *on) {
   br_buf_free(&b);
 }
 
+/* Has a temporary table or view the name of another one? Then only the caller's connection knows which is meant. */
+static br_status temp_shadows(brant_session *s, bool *out, br_error *err) {
+  br_table t = {0};
+  BR_TRY(br_session_table(s->db,
+                          "WITH n AS (SELECT lower(table_name) AS name, temporary FROM duckdb_tables() UNION ALL "
+                          "SELECT lower(view_name), temporary FROM duckdb_views() WHERE NOT internal) "
+                          "SELECT 1 FROM n GROUP BY name HAVING bool_or(temporary) AND NOT bool_and(temporary) LIMIT 1",
+                          &t, err));
+  *out = t.rows > 0;
+  br_table_free(&t);
+  return BR_OK;
+}
+
 br_status br_session_aside(brant_session *s, const br_prepared *plan, br_session **out, br_error *err) {
   br_session *on = NULL;
   br_statement kind;
   *out = NULL;
   if (s->in_transaction) return BR_OK;
   bool shadows = s->has_temp && plan->about_session;
-  if (s->has_temp && !shadows) BR_TRY(br_temp_shadows(s, &shadows, err));
+  if (s->has_temp && !shadows) BR_TRY(temp_shadows(s, &shadows, err));
   if (shadows) return BR_OK;
   BR_TRY(br_session_open(s->engine, &on, err));
   same_settings(s, on);

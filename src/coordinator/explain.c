@@ -123,7 +123,7 @@ static json_t *measured_json(const br_stage_run *r) {
 static br_status run_and_drop(brant_session *s, br_query *q, br_error *err) {
   br_rows *rows = NULL;
   br_batch *b = NULL;
-  BR_TRY(br_shared_open(s, q, err));
+  BR_TRY(br_shared_open(q, br_session_shared_dir(s), err));
   br_driver_submit(s->driver, q);
   atomic_store(&s->awaited, q->id); /* brant_interrupt stops it */
   br_status status = br_rows_open(s, q, &rows, err);

@@ -204,10 +204,8 @@ Brant__Pb__Task *br_task_message(br_query *q, const br_attempt_id *id, br_versio
 bool br_task_not_needed(const br_query *q, const br_attempt_id *id);
 /* The task in this many passes over parts of its keys, if its stage may be split so. */
 void br_task_in_passes(const br_query *q, Brant__Pb__Task *t, uint32_t passes, br_arena *arena);
-/* ---- shared_dirs.c: the query's directory with the files backend; nothing without it. */
-struct brant_session;
-BR_MUST_USE br_status br_shared_open(struct brant_session *s, br_query *q,
-                                     br_error *err); /* caller's thread, before submit */
+/* ---- shared_dirs.c: the query's directory with the files backend, below dir; NULL: nothing, without it. */
+BR_MUST_USE br_status br_shared_open(br_query *q, const char *dir, br_error *err); /* caller's thread, before submit */
 /* Loop thread. The work is done in pool threads. */
 void br_shared_start(struct br_loop *l, br_query *q);
 void br_shared_drop_stage(br_query *q, uint32_t stage);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The inside of brant_session and brant_query: what api.c, planner.c and result.c share. A session belongs to one thread at a
+ * The inside of brant_session, and what is made of a statement with it (the inside of brant_query: handle.h). A session belongs to one thread at a
  * time; the loop thread touches only driver, events and what they guard. */
 #ifndef BRANT_COORDINATOR_SESSION_H
 #define BRANT_COORDINATOR_SESSION_H
@@ -50,13 +50,19 @@ typedef struct br_settings {
 } br_settings;
 br_sched_options br_settings_sched(const br_settings *s);
 
+/* What the session knows of a brant_query. */
+typedef struct br_open_query {
+  struct br_open_query *prev, *next; /* of the session, under its lock */
+  void (*cancel)(struct br_open_query *open);
+} br_open_query;
+
 struct brant_session {
   _Atomic int refs;         /* the handle, and each query */
   _Atomic bool interrupted; /* brant_interrupt: the statement being submitted should stop */
   pthread_mutex_t lock;     /* guards closed, queries, workers, restarts_* */
   bool closed;
-  brant_query *queries;  /* all that live, linked */
-  brant_options options; /* strings are copies */
+  struct br_open_query *queries; /* all that live, linked */
+  brant_options options;         /* strings are copies */
   br_settings settings;
   br_engine *engine;
   br_session *db;          /* the caller's connection: views, settings, planning */
@@ -92,6 +98,11 @@ struct brant_session {
   size_t views_at_begin; /* of `views`, to be forgotten with it */
 };
 
+/* Where shuffle_backend = files puts a query's directory; NULL: another backend. */
+static inline const char *br_session_shared_dir(const brant_session *s) {
+  return s->settings.files_backend ? s->settings.shuffle_dir : NULL;
+}
+
 /* settings.c */
 void br_settings_default(br_settings *s);
 /* Executors compute in the caller's time zone, wherever they are. */
@@ -117,8 +128,6 @@ void br_prepared_note(brant_session *s, const char *sql); /* PREPARE or DEALLOCA
 
 /* temp_tables.c: CREATE TEMP TABLE … AS on the workers, and what is said of such tables later. done: nothing is left to be run. */
 BR_MUST_USE br_status br_temp_statement(brant_session *s, const char *sql, bool *done, br_error *err);
-/* Has a temporary table or view the name of another one? Then only the caller's connection knows which is meant. */
-BR_MUST_USE br_status br_temp_shadows(brant_session *s, bool *out, br_error *err);
 
 /* node_text.c: repartition((SELECT …), n, key, …), into_partitions((SELECT …), n), into_batches((SELECT …), rows), broadcast((SELECT …)) in a statement
  * become what DuckDB can plan. *out is NULL when there are none; else free it. */
@@ -149,7 +158,6 @@ BR_MUST_USE br_status br_session_at_home(brant_session *s, char **path, br_error
  * connection has (temporary, or changed in a transaction). aside.c */
 BR_MUST_USE br_status br_session_aside(brant_session *s, const br_prepared *plan, br_session **out, br_error *err);
 BR_MUST_USE br_status br_session_workers(brant_session *s, br_error *err); /* started and joined */
-void br_session_cancel_queries(brant_session *s);                          /* with its lock held */
 BR_MUST_USE br_status br_session_check_interrupt(brant_session *s, br_error *err);
 void br_session_ref(brant_session *s);
 void br_session_unref(brant_session *s); /* the last one ends thread and port */

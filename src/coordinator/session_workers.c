@@ -310,7 +310,7 @@ void brant_close(brant_session *s) {
   s->closed = true;
   br_local_workers *workers = s->workers;
   s->workers = NULL;
-  br_session_cancel_queries(s);
+  for (br_open_query *q = s->queries; q != NULL; q = q->next) q->cancel(q);
   pthread_mutex_unlock(&s->lock);
   br_datasets_drop_all(s);
   br_events_mute(s->events);

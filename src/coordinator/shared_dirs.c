@@ -10,16 +10,17 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "coordinator/session.h"
+#include "coordinator/query.h"
+#include "net/loop.h"
 #include "shuffle/shuffle.h"
 
-br_status br_shared_open(brant_session *s, br_query *q, br_error *err) {
-  if (!s->settings.files_backend || q->files != NULL) return BR_OK;
-  if (s->settings.shuffle_dir[0] == 0)
+br_status br_shared_open(br_query *q, const char *dir, br_error *err) {
+  if (dir == NULL || q->files != NULL) return BR_OK;
+  if (dir[0] == 0)
     return br_fail(
         err, BR_INVALID, BR_BLAME_USER,
         "shuffle_backend = files needs shuffle_dir: a directory that this process and all workers can write");
-  BR_TRY(br_files_dir_new(s->settings.shuffle_dir, q->id, &q->files, err));
+  BR_TRY(br_files_dir_new(dir, q->id, &q->files, err));
   q->shared_dir = br_strdup(br_files_dir_path(q->files));
   return BR_OK;
 }

@@ -172,7 +172,7 @@ static br_status start_query(br_copying *c, br_error *err) {
   br_query *q = c->plan->query;
   if (c->text.directory) make_sink_stage(c);
   BR_TRY(br_session_check_interrupt(c->session, err));
-  BR_TRY(br_shared_open(c->session, q, err));
+  BR_TRY(br_shared_open(q, br_session_shared_dir(c->session), err));
   br_driver_submit(c->session->driver, q);
   return br_rows_open(c->session, q, &c->rows, err);
 }

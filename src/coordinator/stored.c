@@ -32,7 +32,7 @@ static br_status start_query(br_storing *x, br_error *err) {
   brant_session *s = x->session;
   br_query *q = x->plan->query;
   BR_TRY(br_session_check_interrupt(s, err));
-  BR_TRY(br_shared_open(s, q, err));
+  BR_TRY(br_shared_open(q, br_session_shared_dir(s), err));
   br_driver_submit(s->driver, q);
   atomic_store(&s->awaited,
                x->id = q->id); /* brant_interrupt stops it: DuckDB, which it stops too, waits for these rows */

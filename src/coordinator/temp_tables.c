@@ -8,7 +8,7 @@
 #include <strings.h>
 
 #include "base/mem.h"
-#include "coordinator/dataset.h"
+#include "coordinator/handle.h"
 #include "coordinator/session.h"
 #include "coordinator/tokens.h"
 
@@ -108,18 +108,6 @@ static br_status exists(brant_session *s, const char *name, const char **kind, b
   br_table_free(&t);
   br_buf_free(&b);
   return status;
-}
-
-br_status br_temp_shadows(brant_session *s, bool *out, br_error *err) {
-  br_table t = {0};
-  BR_TRY(br_session_table(s->db,
-                          "WITH n AS (SELECT lower(table_name) AS name, temporary FROM duckdb_tables() UNION ALL "
-                          "SELECT lower(view_name), temporary FROM duckdb_views() WHERE NOT internal) "
-                          "SELECT 1 FROM n GROUP BY name HAVING bool_or(temporary) AND NOT bool_and(temporary) LIMIT 1",
-                          &t, err));
-  *out = t.rows > 0;
-  br_table_free(&t);
-  return BR_OK;
 }
 
 static br_status drop_table(brant_session *s, const char *name, br_error *err) {
