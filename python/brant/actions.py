@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow as pa
 
-    from brant._types import Any, Columns, Iterator, Path
+    from brant._types import Any, Callable, Columns, Iterator, Path
     from brant.dataframe import DataFrame
     from brant.session import Session
 
@@ -26,6 +26,13 @@ BATCH_ROWS = 8192
 
 class Actions:
     """The methods of DataFrame that run it."""
+
+    if TYPE_CHECKING:  # what DataFrame has
+        _own_session: Session | None
+        _node: Any
+        _table: Any
+        limit: Callable[..., DataFrame]
+        agg: Callable[..., DataFrame]
 
     @property
     def session(self) -> Session:
@@ -88,7 +95,7 @@ class Actions:
             kept = io.Kept(self._node)
             kept.from_text(self.session)
             self._node = kept
-        return self
+        return self  # type: ignore[return-value]  # which is a DataFrame
 
     collect = persist
 
@@ -97,7 +104,7 @@ class Actions:
         if self.is_kept:
             self._node.release()
             self._node = self._node.node
-        return self
+        return self  # type: ignore[return-value]
 
     @property
     def is_kept(self) -> bool:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from brant._types import Any, Text, Value
-    from brant.expr import Call
+    from brant._types import Any, Callable, Text, Value
+    from brant.expr import Call, Expr
 
 
 class Aggregates:
     """A part of Expr."""
 
     __slots__ = ()
+
+    if TYPE_CHECKING:  # what Expr has
+        call: Callable[..., Call]
+        cast: Callable[..., Expr]
+        is_null: Callable[[], Expr]
+        not_null: Callable[[], Expr]
+        output_name: Callable[[], Text]
 
     def sum(self) -> Call:
         """The sum."""
@@ -35,7 +42,7 @@ class Aggregates:
         """How many: valid (not NULL), null, or all."""
         if mode == "all":
             from brant.expr import Call, Expr
-            return Call("count", [Expr(("*",))]).alias(self.output_name())
+            return Call("count", [Expr(("*",))]).alias(self.output_name())  # type: ignore[return-value]  # which stays a Call
         if mode == "null":
             return self.is_null().call("count_if")
         if mode != "valid":

@@ -307,7 +307,7 @@ class DataFrame(Actions):
                 raise invalid(f"fraction is between 0 and 1, not {fraction!r}")
             text = f"bernoulli({float(fraction) * 100!r} PERCENT)"
         else:
-            text = f"reservoir({int(size)} ROWS)"
+            text = f"reservoir({int(size or 0)} ROWS)"
         return self._new(_sealed(Select([self._node, f" TABLESAMPLE {text}" + ("" if seed is None else f" REPEATABLE ({int(seed)})")])))
 
     def shuffle(self, seed: int | None = None) -> DataFrame:

@@ -279,7 +279,7 @@ class Expr(Aggregates):
         if len(values) == 1 and hasattr(values[0], "_node"):
             raise invalid("is_in takes values; for those of a DataFrame: df.join(other, how='semi', …)")
         if len(values) == 1 and not isinstance(values[0], (str, bytes, Expr)) and hasattr(values[0], "__iter__"):
-            values = list(values[0])
+            values = tuple(values[0])
         if not values:
             return Expr((*self._within(_IS), " IN (NULL) AND FALSE"), _AND, None, self.kinds, self.udfs)
         items = [to_expr(v) for v in values]
@@ -588,7 +588,8 @@ class Call(Expr):
         """Of first, last, lag, lead, nth: pass over NULLs."""
         return self._with(nulls="IGNORE")
 
-    def over(self, partition_by: Window | Columns | None = None, order_by: Sorting | None = None, *, desc: bool | Sequence[bool] = False,
+    def over(self, partition_by: Window | Columns | None = None, order_by: Sorting | None = None, *,  # type: ignore[override]
+             desc: bool | Sequence[bool] = False,
              nulls_first: bool | Sequence[bool] | None = None, rows: Frame | None = None, range: Frame | None = None,
              groups: Frame | None = None) -> Call:
         """In a window. partition_by, order_by: columns or expressions; or a Window as the only argument.

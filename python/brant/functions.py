@@ -9,7 +9,7 @@ from brant.expr import Call, Expr, call, coalesce, col, lit, sql_expr, when
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from brant._types import ColumnLike, Columns, Value
+    from brant._types import Any, ColumnLike, Columns, Value
     from brant.expr import Order
 
 _AGGREGATES = frozenset("""any_value approx_count_distinct approx_quantile approx_top_k arbitrary arg_max arg_min array_agg avg bit_and bit_or
@@ -57,8 +57,9 @@ def asc(column: ColumnLike, nulls_first: bool | None = None) -> Order:
 
 def struct(*columns: Columns, **named: Value) -> Call:
     """A struct of these columns and expressions."""
-    fields = [col(c) if isinstance(c, str) else c for c in columns]
-    return call("struct_pack", **{e.output_name(): e for e in fields}, **named)
+    fields: list[Any] = [col(c) if isinstance(c, str) else c for c in columns]
+    given: dict[str, Any] = {e.output_name(): e for e in fields}
+    return call("struct_pack", **given, **named)
 
 
 def list_(*values: Value) -> Call:

@@ -383,7 +383,7 @@ def _drop_one(native, name):
         pass  # the session was closed meanwhile, and has dropped it
 
 
-_by_session = weakref.WeakKeyDictionary()
+_by_session: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 

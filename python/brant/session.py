@@ -93,7 +93,8 @@ class Session:
     def __init__(self, *, workers: int = 0, threads: int = 0, memory: int | str = 0, temp_dir: Path | None = None, mode: str = "auto",
                  distribute: str = "auto", listen: tuple[str, int] | None = None, external_workers: int = 0, secret: str | None = None,
                  executors: int = 0, settings: Mapping[str, Any] | None = None, progress: bool | None = None) -> None:
-        self._progress, self._at_close = progress, []
+        self._progress = progress
+        self._at_close: list[Callable[[], Any]] = []
         self.interpreter = sys.executable or "python3"  # of functions that name none; None: each worker's own
         for name, n in (("workers", workers), ("threads", threads), ("external_workers", external_workers), ("executors", executors)):
             if not hasattr(n, "__index__") or n < 0:
@@ -161,9 +162,9 @@ class Session:
         self.close()
 
 
-_default = None
+_default: Session | None = None
 _lock = threading.Lock()
-_inherited = []  # sessions of the process that this one was forked from: held, since nothing of them may be ended here
+_inherited: list[Session] = []  # sessions of the process that this one was forked from: held, since nothing of them may be ended here
 
 
 def _forked():
@@ -200,7 +201,7 @@ def init(where: str = "local", **options: Any) -> Session:
     cluster, running or started here). options: see Session; for Ray address=, workers_per_node=, threads=, memory=, gpus= (of one worker),
     host= (how nodes reach this process), wait= (seconds), ray_options= (of ray.init), and those of Session (docs/ray.md)."""
     global _default
-    make = Session
+    make: type[Session] = Session
     if where == "ray":
         from brant.ray_cluster import RaySession as make
     elif where != "local":

@@ -32,7 +32,7 @@ _ON_ERROR = ("raise", "log", "ignore")
 _FORMATS = ("arrow", "numpy", "pandas", "list")
 _SOURCE_BYTES = 1 << 18  # of a file that goes along for tracebacks
 _MAX_CONCURRENCY = 32    # coroutines at once, unless said
-_registered = weakref.WeakKeyDictionary()  # session -> names
+_registered: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()  # session -> names
 
 _GENERATORS = (collections.abc.Iterator, collections.abc.Iterable, collections.abc.Generator, collections.abc.AsyncIterator,
                collections.abc.AsyncIterable, collections.abc.AsyncGenerator)
@@ -281,9 +281,9 @@ class _Callable:
         positions += [names.index(k) for k, (column, _) in fixed["kwargs"].items() if column and k in names] if fixed else []
         formats = [self._arguments[min(i, len(self._arguments) - 1)] for i in positions] if self._arguments else []
         function = self._function(fixed, formats)
-        e = expr.call(function.name, *columns, udfs=(function,))
-        e.name = columns[0].name or (self._shown_name(columns[0]))
-        return e.explode() if self._call.endswith("generator") else e
+        called = expr.call(function.name, *columns, udfs=(function,))
+        called.name = columns[0].name or (self._shown_name(columns[0]))
+        return called.explode() if self._call.endswith("generator") else called
 
     def _shown_name(self, first):
         """Of its column, unless the first argument or the user gives it one."""

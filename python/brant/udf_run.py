@@ -269,7 +269,7 @@ def _with_constants(call, fixed):
     return with_constants
 
 
-_instances = {}  # of classes, by their payload's hash: methods of one object share it
+_instances: dict = {}  # of classes, by their payload's hash: methods of one object share it
 
 
 def _instance(key, payload, filenames):
