@@ -9,6 +9,8 @@ Prints what of the planted pairs was found, by their true Jaccard similarity; th
 is DIR/kept/*.parquet: one document of each group.
 """
 import argparse
+import importlib.util
+import os
 import pathlib
 import random
 import re
@@ -17,6 +19,10 @@ import sys
 import tempfile
 import time
 
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+if importlib.util.find_spec("brant") is None:  # not installed: from the build tree
+    sys.path.insert(0, str(ROOT / "python"))
+    os.environ.setdefault("BRANT_LIB_DIR", str(ROOT / "build"))
 HASHES, NGRAM, SEED = 126, 3, 42
 BANDS, ROWS = 21, 6  # a pair of similarity s meets in a band with probability 1 - (1 - s^6)^21: 0.28 at 0.5, 0.93 at 0.7, 1.00 at 0.8
 LEAST = 0.6          # estimated similarity of what is called a duplicate

@@ -10,7 +10,9 @@ Prints seconds and GB a second, the most memory of each worker (PSS of worker an
 number of rows, keys and the sum of all rows' hashes before and after.
 """
 import argparse
+import importlib.util
 import json
+import os
 import pathlib
 import shutil
 import sys
@@ -18,6 +20,10 @@ import tempfile
 import threading
 import time
 
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+if importlib.util.find_spec("brant") is None:  # not installed: from the build tree
+    sys.path.insert(0, str(ROOT / "python"))
+    os.environ.setdefault("BRANT_LIB_DIR", str(ROOT / "build"))
 BRANCHES = 16        # of the query that makes the rows: a task and a file each
 ROWS_PER_KEY = 1000
 SAMPLE_S = 0.5

@@ -12,6 +12,8 @@ expressions again. Prints how many pages each filter leaves, and the seconds. Th
 """
 import argparse
 import gzip
+import importlib.util
+import os
 import pathlib
 import random
 import re
@@ -22,6 +24,10 @@ import tarfile
 import tempfile
 import time
 
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+if importlib.util.find_spec("brant") is None:  # not installed: from the build tree
+    sys.path.insert(0, str(ROOT / "python"))
+    os.environ.setdefault("BRANT_LIB_DIR", str(ROOT / "build"))
 PYWB = "pywb==2.10.0"
 LEAST_WORDS, LEAST_SCORE, LONGEST_WORD, MOST_SYMBOLS, LEAST_LINE_WORDS = 50, 0.9, 12, 0.1, 3
 BATCH_PAGES = 64

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scripts under examples/, each with a small input."""
 import importlib.util
+import os
 import pathlib
 import random
+import subprocess
+import sys
 
 import pytest
 
@@ -99,3 +102,13 @@ def test_warc_to_text(session, tmp_path):
     assert text.startswith("The quick brown fox") and "var a" not in text and "<" not in text and text.endswith("\n&")
     german = module.run(session, files, tmp_path / "german", "de")
     assert german[0] == 5
+
+
+@pytest.mark.parametrize("name", sorted(p.stem for p in (ROOT / "examples").glob("*.py")))
+def test_an_example_finds_the_build_tree(name):
+    """From anywhere, with nothing installed and nothing said of where brant is."""
+    environ = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "BRANT_LIB_DIR")}
+    code = (f"import importlib.util, os, sys; spec = importlib.util.spec_from_file_location('e', {str(ROOT / 'examples' / (name + '.py'))!r}); "
+            "m = importlib.util.module_from_spec(spec); spec.loader.exec_module(m); assert importlib.util.find_spec('brant'), sys.path; "
+            f"assert os.environ['BRANT_LIB_DIR'] == {str(ROOT / 'build')!r}")
+    subprocess.run([sys.executable, "-c", code], check=True, cwd="/", env=environ)
