@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Comparing two results: the same rows, as a list when the query orders them, else as a multiset; floats within 1e-9 relative
 (sums of floats depend on the order of addition)."""
+import collections
 import datetime
 import decimal
 import math
@@ -64,12 +65,35 @@ def rows_of(table):
     return list(zip(*columns)) if columns else [()] * table.num_rows
 
 
+def unmatched(got, want):
+    """The rows of each that have no equal one in the other: what is left is compared value by value, which takes a hundred times as long."""
+    try:
+        if collections.Counter(got) == collections.Counter(want):
+            return [], []
+    except TypeError:  # lists and dicts in them
+        pass
+    there = collections.Counter(map(repr, want))
+    more, less = [], []
+    for row in got:
+        key = repr(row)
+        if there[key] > 0:
+            there[key] -= 1
+        else:
+            more.append(row)
+    for row in want:
+        key = repr(row)
+        if there[key] > 0:
+            there[key] -= 1
+            less.append(row)
+    return more, less
+
+
 def difference(got, want, ordered):
     """None when equal, else one line about the first difference. got, want: lists of tuples."""
     if len(got) != len(want):
         return f"{len(got)} rows instead of {len(want)}"
     if not ordered:
-        got, want = sorted(got, key=_sort_key), sorted(want, key=_sort_key)
+        got, want = (sorted(rows, key=_sort_key) for rows in unmatched(got, want))
     for i, (g, w) in enumerate(zip(got, want)):
         if not same_value(g, w):
             return f"row {i}: {g!r} instead of {w!r}"

@@ -123,7 +123,7 @@ def difference(got, want, ordered):
         return next((f"row {i}: {g!r} instead of {w!r}" for i, (g, w) in enumerate(zip(got.rows, want.rows)) if not all(map(same, g, w))), None)
     # exact columns first, so that the last digits of floats decide last
     order = sorted(range(len(got.names)), key=lambda i: want.types[i].startswith(("DOUBLE", "FLOAT")))
-    rows = [sorted(([r[i] for i in order] for r in x.rows), key=compare._sort_key) for x in (got, want)]
+    rows = [sorted(([r[i] for i in order] for r in x), key=compare._sort_key) for x in compare.unmatched(got.rows, want.rows)]
     wrong = [(g, w) for g, w in zip(*rows) if not all(map(same, g, w))]
     left = [w for _, w in wrong]
     for g, _ in wrong:
