@@ -225,6 +225,7 @@ SELECT * FROM keyed POSITIONAL JOIN gaps;
 SELECT items.id, sales.id, sales.ts FROM items ASOF JOIN sales ON items.ts >= sales.ts;
 SELECT items.id, sales.id, sales.ts FROM items ASOF LEFT JOIN sales ON items.grp = sales.grp AND items.ts < sales.ts;
 SELECT items.id, sales.id FROM items ASOF RIGHT JOIN sales ON items.grp = sales.grp AND items.ts > sales.ts;
+SELECT items.id, sales.id FROM items ASOF FULL JOIN sales ON items.grp = sales.grp AND items.ts > sales.ts;
 SELECT count(*) FROM items AS c0(c0, c1, c2), sales AS t WHERE c0.c0 = t.id;
 SELECT "sel ect", "a""b", "t", "c0" AS "order" FROM odd WHERE "c0" > 4;
 SELECT w1.n, w2.n FROM words w1 JOIN words w2 ON w1.w = w2.w;

@@ -88,6 +88,19 @@ def test_single(both):
           *(f"select k, (select v from {b}) from {a}" for a, b in (("many", "one"), ("few", "none"), ("many", "same"))))
 
 
+@pytest.mark.parametrize("kind", ["right", "full"])
+def test_asof_that_keeps_the_right_side(both, kind):
+    """DuckDB 1.5.5 never ends one that has one thread, as a task has, where the left side lacks keys of the right one."""
+    session, con, _ = both
+    con.execute("SET threads = 2")
+    check(both, *(f"select l.k, l.v, r.k, r.v from {a} l asof {kind} join (select k, v * 3 as v, g from {b}) r on {on}"
+                  for a in ("many", "few", "none", "one") for b in ("few", "one", "none", "nulls", "many") if (a, b) != ("none", "none")
+                  for on in ("l.k = r.k and l.v >= r.v", "l.k = r.k and l.g = r.g and l.v < r.v")),
+          f"select l.v, count(*), sum(r.v) from few l asof {kind} join many r on l.v > r.v group by l.v",
+          f"select r.k, count(*), count(l.v) from none l asof {kind} join heavy r on l.k = r.k and l.v <= r.v group by r.k",
+          f"select l.v, r.v from one l asof {kind} join few r on l.v <= r.v where r.v % 3 = 0")
+
+
 def test_asof_over_sparse_groups(both):
     """Most groups lie in a few of the tasks, many have no row at all on one side."""
     lefts = ("many", "few", "same", "none", "one")

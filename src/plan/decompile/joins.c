@@ -283,6 +283,28 @@ static const char *single(join *j) {
   return equalities ? single_grouped(j) : single_correlated(j);
 }
 
+/* ---- ASOF joins that keep the right side */
+
+/* DuckDB 1.5.5 never ends one that runs on one thread and has right rows whose keys the left side has not. So: the pairs, and the right rows
+ * that are in none of them. */
+static const char *asof_kept_right(join *j, bool left_too) {
+  br_emit *e = j->e;
+  br_texts pairs = j->left, shown = {0}, kept = {0};
+  const char *name = br_e_fmt(e, "right%u", j->n->id), *matched = br_e_fmt(e, "asof%u", j->n->id);
+  br_e_add(e, j->with,
+           br_e_materialized(e, name, br_e_fmt(e, "SELECT r.*, row_number() OVER () AS n\nFROM %s r", j->r)));
+  add_all(e, &pairs, &j->right);
+  br_e_add(e, j->with,
+           br_e_materialized(e, matched,
+                             br_e_fmt(e, "SELECT %s, r.n AS n\nFROM %s l\nASOF %sJOIN %s r ON %s",
+                                      br_e_columns(e, &pairs), j->l, left_too ? "LEFT " : "", name, on(j))));
+  for (size_t i = 0; i < pairs.n; i++) br_e_add(e, &shown, br_e_fmt(e, "a.c%zu", i));
+  for (size_t i = 0; i < j->left.n; i++) br_e_add(e, &kept, "NULL");
+  add_all(e, &kept, &j->right);
+  return br_e_fmt(e, "SELECT %s\nFROM %s a\nUNION ALL SELECT %s\nFROM %s r\nANTI JOIN %s a ON a.n = r.n",
+                  br_e_columns(e, &shown), matched, br_e_columns(e, &kept), name, matched);
+}
+
 /* ---- plain joins */
 
 static const char *plain(join *j) {
@@ -297,6 +319,7 @@ static const char *plain(join *j) {
                     on(j));
   for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
     if (strcmp(j->type, words[i][0]) != 0) continue;
+    if (*asof && i >= 2 && i < 5) return asof_kept_right(j, i > 2);
     if (i < 5) add_all(e, &columns, &j->right);
     return br_e_fmt(e, "SELECT %s\nFROM %s l\n%s%s %s r ON %s", br_e_columns(e, &columns), j->l, asof, words[i][1],
                     j->r, on(j));
