@@ -110,7 +110,7 @@ typedef struct two_step {
 static br_status partial_columns(br_dist *d, const agg *a, const br_drel *child, two_step *s, br_error *err) {
   br_rel over = br_branch_rel(child, 0);
   size_t at = a->n_groups + (a->grouping_sets ? 1 : 0);
-  s->types = br_arena_alloc(d->arena, (at + 3 * a->n_calls + 1) * sizeof *s->types);
+  s->types = br_arena_alloc(d->arena, (at + BR_SPLIT_MOST * a->n_calls + 1) * sizeof *s->types);
   s->finals = br_arena_alloc(d->arena, (a->n_calls + 1) * sizeof *s->finals);
   for (size_t g = 0; g < a->n_groups; g++) s->types[g] = a->n->types[g];
   if (a->grouping_sets) s->types[a->n_groups] = br_type_plain("BIGINT");

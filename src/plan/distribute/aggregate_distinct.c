@@ -65,11 +65,7 @@ static bool reducible(const json_t *call) {
 
 /* Merged column by column, whatever the number of steps. */
 static bool plain_splits(const json_t *call) {
-  static const char *const not [] = {"first",  "last",   "arbitrary", "arg_min", "arg_max",
-                                     "argmin", "argmax", "min_by",    "max_by"};
-  for (size_t i = 0; i < sizeof not / sizeof *not ; i++)
-    if (br_j_is(call, "name", not [i])) return false;
-  return br_aggregate_splits(call, false);
+  return br_aggregate_splits(call, false) && br_aggregate_merges_by_column(call);
 }
 
 static json_t *as_plain(br_dist *d, const json_t *call, json_t *argument) {
@@ -111,7 +107,7 @@ static void lists_of(br_dist *d, const br_node *n, const br_drel *child, reducti
   r->n = n;
   r->n_groups = br_j_count(n->json, "groups");
   r->n_calls = br_j_count(n->json, "expressions");
-  size_t most = r->n_groups + max_arguments + 1 + 3 * r->n_calls;
+  size_t most = r->n_groups + max_arguments + 1 + BR_SPLIT_MOST * r->n_calls;
   r->types = br_arena_alloc(d->arena, most * sizeof *r->types);
   r->merges = br_arena_alloc(d->arena, most * sizeof *r->merges);
   r->first = br_arena_alloc(d->arena, (r->n_calls + 1) * sizeof *r->first);
@@ -273,7 +269,7 @@ static br_status one_row_a_task(br_dist *d, reduction *r, br_drel *out, br_error
   br_rel over = br_branch_rel(out, 0);
   br_buf before = {0};
   size_t at = 0;
-  json_t **types = br_arena_alloc(d->arena, (3 * r->n_calls + 1) * sizeof *types);
+  json_t **types = br_arena_alloc(d->arena, (BR_SPLIT_MOST * r->n_calls + 1) * sizeof *types);
   br_buf_str(&before, "SELECT ");
   for (size_t i = 0; i < r->n_calls; i++) {
     br_split_agg split;

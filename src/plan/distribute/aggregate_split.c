@@ -10,14 +10,19 @@
  */
 #include "plan/distribute/distribute.h"
 
+#include <stdio.h>
 #include <string.h>
 
 typedef enum split_how {
-  HOW_COUNT, /* partial f(x), merged by sum, 0 without rows */
-  HOW_SAME,  /* partial f(x), merged by `merge` */
-  HOW_AVG,   /* partial sum and count */
-  HOW_FIRST, /* partial f(x) and its rows */
-  HOW_ARG    /* arg_min(x, y): partial arg_min(x, y) and min(y) */
+  HOW_COUNT,         /* partial f(x), merged by sum, 0 without rows */
+  HOW_SAME,          /* partial f(x), merged by `merge` */
+  HOW_AVG,           /* partial sum and count */
+  HOW_FIRST,         /* partial f(x) and its rows */
+  HOW_ARG,           /* arg_min(x, y): partial arg_min(x, y) and min(y) */
+  HOW_N,             /* min(x, n): a sorted list; `merge` is the function that sorts */
+  HOW_MEAN_OF_PAIRS, /* partial sum of one value and count of the pairs; `partial` is y or x */
+  HOW_MOMENTS, /* partial {fields} of a struct; `merge` is an expression over them, merged (engine/functions_moments.c) */
+  HOW_POWERS   /* partial count and sums of powers; `merge` is an expression over {n}, {s}, {q}, {c}, {f} */
 } split_how;
 
 typedef struct split_rule {
@@ -27,37 +32,100 @@ typedef struct split_rule {
   size_t arguments;
 } split_rule;
 
-static const split_rule rules[] = {{"count", HOW_COUNT, "count", "sum", 1},
-                                   {"count_star", HOW_COUNT, "count", "sum", 0},
-                                   {"count_if", HOW_SAME, "count_if", "sum", 1}, /* NULL without rows */
-                                   {"countif", HOW_SAME, "count_if", "sum", 1},
-                                   {"sum", HOW_SAME, "sum", "sum", 1},
-                                   {"sum_no_overflow", HOW_SAME, "sum", "sum", 1},
-                                   {"min", HOW_SAME, "min", "min", 1},
-                                   {"max", HOW_SAME, "max", "max", 1},
-                                   {"bool_and", HOW_SAME, "bool_and", "bool_and", 1},
-                                   {"bool_or", HOW_SAME, "bool_or", "bool_or", 1},
-                                   {"bit_and", HOW_SAME, "bit_and", "bit_and", 1},
-                                   {"bit_or", HOW_SAME, "bit_or", "bit_or", 1},
-                                   {"bit_xor", HOW_SAME, "bit_xor", "bit_xor", 1},
-                                   {"product", HOW_SAME, "product", "product", 1},
-                                   {"any_value", HOW_SAME, "any_value", "any_value", 1},
-                                   {"first", HOW_FIRST, "first", "first", 1},
-                                   {"arbitrary", HOW_FIRST, "first", "first", 1},
-                                   {"last", HOW_FIRST, "last", "last", 1},
-                                   {"avg", HOW_AVG, NULL, NULL, 1},
-                                   {"mean", HOW_AVG, NULL, NULL, 1},
-                                   {"arg_min", HOW_ARG, "arg_min", "min", 2},
-                                   {"argmin", HOW_ARG, "arg_min", "min", 2},
-                                   {"min_by", HOW_ARG, "arg_min", "min", 2},
-                                   {"arg_max", HOW_ARG, "arg_max", "max", 2},
-                                   {"argmax", HOW_ARG, "arg_max", "max", 2},
-                                   {"max_by", HOW_ARG, "arg_max", "max", 2}};
+/* As DuckDB's own (src/core_functions/aggregate/{algebraic,regression,distributive}): NULL, NaN and "out of range" where it has them. One value
+ * has variance 0, were it infinite. */
+#define FINITE(v, name) "CASE WHEN isfinite(" v ") THEN " v " ELSE error('" name " is out of range!') END"
+#define SUM_OF(s, name) "CASE WHEN {n} = 1 THEN 0.0::DOUBLE ELSE " FINITE("{" s "}", name) " END"
+#define VAR(name) "CASE WHEN {n} > 0 THEN " SUM_OF("syy", name) " / {n} END"
+#define VAR_SAMPLE(name) "CASE WHEN {n} > 1 THEN " FINITE("{syy}", name) " / ({n} - 1) END"
+#define DEVIATIONS \
+  "(sqrt(" SUM_OF("sxx", "STDDEV_POP for X") " / {n}) * sqrt(" SUM_OF("syy", "STDDEV_POP for Y") " / {n}))"
+#define CORR "(CASE WHEN " DEVIATIONS " = 0 THEN 'nan'::DOUBLE ELSE {sxy} / {n} / " DEVIATIONS " END)"
+#define VAR_X "(" SUM_OF("sxx", "VARPOP(X)") " / {n})"
+#define SLOPE "(CASE WHEN " VAR_X " = 0 THEN 'nan'::DOUBLE ELSE {sxy} / {n} / " VAR_X " END)"
+#define ANY_PAIR(text) "CASE WHEN {n} > 0 THEN " text " END"
+#define SPREAD "({q} - {s} * {s} * (1 / {n}))"
+#define CUBED "pow((1 / {n}) * " SPREAD ", 3)"
+#define THIRD "(1 / {n} * ({c} - 3 * {q} * {s} / {n} + 2 * pow({s}, 3) / {n} / {n}))"
+#define SKEW                       \
+  "(CASE WHEN " CUBED              \
+  " <= 0 THEN 'nan'::DOUBLE ELSE " \
+  "sqrt({n} * ({n} - 1)) / ({n} - 2) * " THIRD " / sqrt(" CUBED ") END)"
+#define FOURTH \
+  "(1 / {n} * ({f} - 4 * {c} * {s} / {n} + 6 * {q} * {s} * {s} / {n} / {n} - 3 * pow({s}, 4) / pow({n}, 3)))"
+#define SECOND "(1 / {n} * " SPREAD ")"
+#define EXCESS "(" FOURTH " / (" SECOND " * " SECOND "))"
+#define KURTOSIS(more_than, text) \
+  "CASE WHEN {n} > " more_than " AND (" SPREAD " > 0 OR NOT isfinite(" SPREAD ")) THEN " FINITE(text, "Kurtosis") " E" \
+                                                                                                                  "ND"
+
+static const split_rule rules[] = {
+    {"count", HOW_COUNT, "count", "sum", 1},
+    {"count_star", HOW_COUNT, "count", "sum", 0},
+    {"count_if", HOW_SAME, "count_if", "sum", 1}, /* NULL without rows */
+    {"countif", HOW_SAME, "count_if", "sum", 1},
+    {"sum", HOW_SAME, "sum", "sum", 1},
+    {"sum_no_overflow", HOW_SAME, "sum", "sum", 1},
+    {"min", HOW_SAME, "min", "min", 1},
+    {"max", HOW_SAME, "max", "max", 1},
+    {"bool_and", HOW_SAME, "bool_and", "bool_and", 1},
+    {"bool_or", HOW_SAME, "bool_or", "bool_or", 1},
+    {"bit_and", HOW_SAME, "bit_and", "bit_and", 1},
+    {"bit_or", HOW_SAME, "bit_or", "bit_or", 1},
+    {"bit_xor", HOW_SAME, "bit_xor", "bit_xor", 1},
+    {"product", HOW_SAME, "product", "product", 1},
+    {"any_value", HOW_SAME, "any_value", "any_value", 1},
+    {"first", HOW_FIRST, "first", "first", 1},
+    {"arbitrary", HOW_FIRST, "first", "first", 1},
+    {"last", HOW_FIRST, "last", "last", 1},
+    {"avg", HOW_AVG, NULL, NULL, 1},
+    {"mean", HOW_AVG, NULL, NULL, 1},
+    {"arg_min", HOW_ARG, "arg_min", "min", 2},
+    {"argmin", HOW_ARG, "arg_min", "min", 2},
+    {"min_by", HOW_ARG, "arg_min", "min", 2},
+    {"arg_max", HOW_ARG, "arg_max", "max", 2},
+    {"argmax", HOW_ARG, "arg_max", "max", 2},
+    {"max_by", HOW_ARG, "arg_max", "max", 2},
+    {"arg_min_null", HOW_ARG, "arg_min_null", "min", 2},
+    {"arg_max_null", HOW_ARG, "arg_max_null", "max", 2},
+    {"min", HOW_N, "min", "list_sort", 2},
+    {"max", HOW_N, "max", "list_reverse_sort", 2},
+    {"fsum", HOW_SAME, "fsum", "fsum", 1},
+    {"kahan_sum", HOW_SAME, "fsum", "fsum", 1},
+    {"sumkahan", HOW_SAME, "fsum", "fsum", 1},
+    {"favg", HOW_AVG, "fsum", "fsum", 1},
+    {"regr_count", HOW_COUNT, "regr_count", "sum", 2},
+    {"regr_avgy", HOW_MEAN_OF_PAIRS, "y", NULL, 2},
+    {"regr_avgx", HOW_MEAN_OF_PAIRS, "x", NULL, 2},
+    {"var_pop", HOW_MOMENTS, NULL, VAR("VARPOP"), 1},
+    {"var_samp", HOW_MOMENTS, NULL, VAR_SAMPLE("VARSAMP"), 1},
+    {"variance", HOW_MOMENTS, NULL, VAR_SAMPLE("VARSAMP"), 1},
+    {"stddev_pop", HOW_MOMENTS, NULL, "sqrt(" VAR("STDDEV_POP") ")", 1},
+    {"stddev_samp", HOW_MOMENTS, NULL, "sqrt(" VAR_SAMPLE("STDDEV_SAMP") ")", 1},
+    {"stddev", HOW_MOMENTS, NULL, "sqrt(" VAR_SAMPLE("STDDEV_SAMP") ")", 1},
+    {"sem", HOW_MOMENTS, NULL, "sqrt(" VAR("SEM") ") / sqrt({n})", 1},
+    {"covar_pop", HOW_MOMENTS, NULL, ANY_PAIR("{sxy} / {n}"), 2},
+    {"covar_samp", HOW_MOMENTS, NULL, "CASE WHEN {n} > 1 THEN {sxy} / ({n} - 1) END", 2},
+    {"corr", HOW_MOMENTS, NULL, ANY_PAIR(CORR), 2},
+    {"regr_slope", HOW_MOMENTS, NULL, ANY_PAIR(SLOPE), 2},
+    {"regr_intercept", HOW_MOMENTS, NULL, "CASE WHEN {n} > 0 AND " VAR_X " <> 0 THEN {my} - " SLOPE " * {mx} END", 2},
+    {"regr_r2", HOW_MOMENTS, NULL,
+     "CASE WHEN {n} > 0 AND " VAR_X " <> 0 THEN CASE WHEN " SUM_OF("syy", "VARPOP(Y)") " = 0 "
+                                                                                       "THEN 1.0::DOUBLE ELSE pow(" CORR
+                                                                                       ", 2) END END",
+     2},
+    {"regr_sxx", HOW_MOMENTS, NULL, ANY_PAIR(SUM_OF("sxx", "VARPOP")), 2},
+    {"regr_syy", HOW_MOMENTS, NULL, ANY_PAIR(SUM_OF("syy", "VARPOP")), 2},
+    {"regr_sxy", HOW_MOMENTS, NULL, ANY_PAIR("{sxy}"), 2},
+    {"skewness", HOW_POWERS, NULL, "CASE WHEN {n} > 2 THEN " SKEW " END", 1},
+    {"kurtosis", HOW_POWERS, NULL,
+     KURTOSIS("3", "(({n} - 1) * (({n} + 1) * " EXCESS " - 3 * ({n} - 1)) / (({n} - 2) * ({n} - 3)))"), 1},
+    {"kurtosis_pop", HOW_POWERS, NULL, KURTOSIS("1", "(" EXCESS " - 3)"), 1}};
 
 static const split_rule *rule_of(const json_t *a) {
   const char *name = br_j_str(a, "name");
   for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-    if (!strcmp(rules[i].name, name)) return &rules[i];
+    if (!strcmp(rules[i].name, name) && rules[i].arguments == br_j_count(a, "children")) return &rules[i];
   return NULL;
 }
 
@@ -91,9 +159,10 @@ static bool has_orders(const json_t *a) {
 
 bool br_aggregate_splits(const json_t *a, bool ordered) {
   const split_rule *r = rule_of(a);
-  if (!r || br_j_count(a, "children") != r->arguments) return false;
+  if (!r) return false;
   if (br_j_is(a, "aggregate_type", "DISTINCT") || has_orders(a) || br_volatile(a)) return false;
   if (r->how == HOW_AVG && !averages(br_expr_type(br_j_at(a, "children", 0)))) return false;
+  if (r->how == HOW_N && !br_j_is(br_j_at(a, "children", 1), "expression_class", "BOUND_CONSTANT")) return false;
   return !(ordered && (r->how == HOW_FIRST || !strcmp(r->name, "any_value")));
 }
 
@@ -147,47 +216,169 @@ static br_status final_text(br_dist *d, const json_t *a, const char *text, br_sp
   return status;
 }
 
+static const char *const moments[] = {"n", "my", "mx", "syy", "sxx", "sxy"};
+static const char *const powers[] = {"n", "s", "q", "c", "f"};
+
+/* The rule's expression: {name} is a field of the merged moments, or a sum of a partial column. */
+static const char *expanded(br_dist *d, const split_rule *r, size_t first) {
+  br_buf b = {0};
+  bool of_moments = r->how == HOW_MOMENTS;
+  const char *const *names = of_moments ? moments : powers;
+  size_t n = of_moments ? sizeof moments / sizeof *moments : sizeof powers / sizeof *powers;
+  for (const char *text = r->merge; *text;) {
+    size_t i = 0;
+    if (*text != '{') {
+      br_buf_char(&b, *text++);
+      continue;
+    }
+    while (i < n && strncmp(names[i], text + 1, strcspn(text + 1, "}")) != 0) i++;
+    BR_ASSERT(i < n);
+    if (of_moments)
+      br_buf_printf(&b, "(__merge_moments(t.c%zu)).%s", first, names[i]);
+    else
+      br_buf_printf(&b, "sum(t.c%zu)", first + i);
+    text += strlen(names[i]) + 2;
+  }
+  const char *out = br_arena_strdup(d->arena, br_buf_cstr(&b));
+  br_buf_free(&b);
+  return out;
+}
+
+static json_t *moments_type(br_dist *d) {
+  json_t *fields = json_array(), *info = json_pack("{s:s}", "type", "STRUCT_TYPE_INFO");
+  for (size_t i = 0; i < sizeof moments / sizeof *moments; i++)
+    json_array_append_new(fields, json_pack("{s:s, s:{s:s, s:n}}", "first", moments[i], "second", "id",
+                                            i ? "DOUBLE" : "BIGINT", "type_info"));
+  json_object_set_new(info, "child_types", fields);
+  return br_own_type(d, json_pack("{s:s, s:o}", "id", "STRUCT", "type_info", info));
+}
+
+static bool uses(const split_rule *r, const char *field) {
+  char name[8];
+  snprintf(name, sizeof name, "{%s}", field);
+  return strstr(r->merge, name) != NULL;
+}
+
+/* The mean of values that are all equal is the value itself, to the last bit: merged with equal ones it has no variance. */
+static const char *mean_text(br_dist *d, const call_text *c, const char *squares, const char *value, const char *mean,
+                             const char *other) {
+  mean = filtered(d, c, mean, NULL);
+  if (!squares) return mean;
+  return br_arena_printf(d->arena, "CASE WHEN %s = 0 THEN %s ELSE %s END", squares,
+                         filtered(d, c, br_arena_printf(d->arena, "min(%s)", value), other), mean);
+}
+
+/* What the rule needs of a task's moments; 0 where it needs nothing, or there is no row. The first argument is y. */
+static const char *moments_text(br_dist *d, const split_rule *r, const call_text *c) {
+  br_arena *m = d->arena;
+  const char *y = c->arguments[0], *x = c->arguments[1], *f[6] = {0};
+  br_buf b = {0};
+  if (x) {
+    const char *pair = br_arena_printf(m, "(%s, %s)", y, x);
+    const char *of_x = br_arena_printf(m, "%s IS NOT NULL", x), *of_y = br_arena_printf(m, "%s IS NOT NULL", y);
+    f[0] = filtered(d, c, br_arena_printf(m, "regr_count%s", pair), NULL);
+    if (uses(r, "syy")) f[3] = filtered(d, c, br_arena_printf(m, "regr_syy%s", pair), NULL);
+    if (uses(r, "sxx")) f[4] = filtered(d, c, br_arena_printf(m, "regr_sxx%s", pair), NULL);
+    if (uses(r, "sxy")) f[5] = filtered(d, c, br_arena_printf(m, "regr_sxy%s", pair), NULL);
+    f[1] = mean_text(d, c, f[3], y, br_arena_printf(m, "regr_avgy%s", pair), of_x);
+    f[2] = mean_text(d, c, f[4], x, br_arena_printf(m, "regr_avgx%s", pair), of_y);
+  } else {
+    f[0] = filtered(d, c, br_arena_printf(m, "count(%s)", y), NULL);
+    f[3] = filtered(d, c, br_arena_printf(m, "var_pop(%s)", y), NULL);
+    f[1] = mean_text(d, c, f[3], y, br_arena_printf(m, "avg(%s)", y), NULL);
+    f[3] = br_arena_printf(m, "%s * %s", f[3], f[0]);
+  }
+  br_buf_str(&b, "struct_pack(");
+  for (size_t i = 0; i < sizeof moments / sizeof *moments; i++)
+    br_buf_printf(&b, "%s\"%s\" := coalesce(CAST(%s AS %s), 0)", i ? ", " : "", moments[i], f[i] ? f[i] : "0",
+                  i ? "DOUBLE" : "BIGINT");
+  br_buf_char(&b, ')');
+  const char *text = br_arena_strdup(m, br_buf_cstr(&b));
+  br_buf_free(&b);
+  return text;
+}
+
+/* count(x), sum(x), sum(x^2) …, as skewness (to the third) and kurtosis keep them. */
+static void add_powers(br_dist *d, const split_rule *r, const call_text *c, br_split_agg *out) {
+  size_t n = !strcmp(r->name, "skewness") ? 4 : 5;
+  for (size_t i = 0; i < n; i++) {
+    const char *call = i > 1 ? br_arena_printf(d->arena, "sum(pow(%s, %zu))", c->arguments[0], i)
+                             : br_arena_printf(d->arena, "%s(%s)", i ? "sum" : "count", c->arguments[0]);
+    add_partial(out, filtered(d, c, call, NULL),
+                i ? br_own_type(d, json_pack("{s:s, s:n}", "id", "DOUBLE", "type_info")) : br_type_plain("BIGINT"),
+                "sum");
+  }
+}
+
+/* Averages: of all values, or of one value in pairs. */
+static const char *add_means(br_dist *d, const json_t *a, const split_rule *r, const call_text *c, size_t first,
+                             br_split_agg *out) {
+  br_arena *m = d->arena;
+  const char *x = c->arguments[0], *y = c->arguments[1], *count = br_arena_printf(m, "count(%s)", x);
+  const char *other = NULL, *sum = r->partial && r->how == HOW_AVG ? r->partial : "sum";
+  json_t *type = sum_type(d, br_expr_type(br_j_at(a, "children", 0)));
+  if (r->how == HOW_MEAN_OF_PAIRS) {
+    bool second = !strcmp(r->partial, "x");
+    count = br_arena_printf(m, "regr_count(%s, %s)", x, y);
+    other = br_arena_printf(m, "%s IS NOT NULL", second ? x : y);
+    x = second ? y : x;
+  }
+  add_partial(out, filtered(d, c, br_arena_printf(m, "%s(%s)", sum, x), other), type, sum);
+  add_partial(out, filtered(d, c, count, NULL), br_type_plain("BIGINT"), "sum");
+  return br_arena_printf(m, "CAST(%s(t.c%zu) AS DOUBLE) / nullif(CAST(sum(t.c%zu) AS DOUBLE), 0)", sum, first,
+                         first + 1);
+}
+
+/* The partial columns, and the text that merges them. */
+static const char *add_columns(br_dist *d, const json_t *a, const split_rule *r, const call_text *c, size_t first,
+                               br_split_agg *out) {
+  br_arena *m = d->arena;
+  const char *x = c->arguments[0] ? c->arguments[0] : "*", *y = c->arguments[1];
+  const char *call = r->partial ? br_arena_printf(m, y ? "%s(%s, %s)" : "%s(%s)", r->partial, x, y) : NULL;
+  json_t *type = br_expr_type(a);
+  switch (r->how) {
+    case HOW_COUNT:
+      add_partial(out, filtered(d, c, call, NULL), type, "sum");
+      return br_arena_printf(m, "coalesce(sum(t.c%zu), 0)", first);
+    case HOW_SAME:
+      add_partial(out, filtered(d, c, call, NULL), type, r->merge);
+      return br_arena_printf(m, "%s(t.c%zu)", r->merge, first);
+    case HOW_AVG:
+    case HOW_MEAN_OF_PAIRS: return add_means(d, a, r, c, first, out);
+    case HOW_FIRST:
+      add_partial(out, filtered(d, c, call, NULL), type, NULL);
+      add_partial(out, filtered(d, c, "count(*)", NULL), br_type_plain("BIGINT"), NULL);
+      return br_arena_printf(m, "%s(t.c%zu) FILTER (WHERE t.c%zu > 0)", r->merge, first, first + 1);
+    case HOW_N:
+      add_partial(out, filtered(d, c, call, NULL), type, NULL);
+      return br_arena_printf(m, "list_slice(%s(flatten(list(t.c%zu) FILTER (WHERE t.c%zu IS NOT NULL))), 1, %s)",
+                             r->merge, first, first, y);
+    case HOW_MOMENTS:
+      add_partial(out, moments_text(d, r, c), moments_type(d), "__merge_moments");
+      return expanded(d, r, first);
+    case HOW_POWERS: add_powers(d, r, c, out); return expanded(d, r, first);
+    case HOW_ARG:
+    default: break;
+  }
+  bool null_counts = strstr(r->partial, "_null") != NULL;
+  const char *there = null_counts ? NULL : br_arena_printf(m, "%s IS NOT NULL", x);
+  add_partial(out, filtered(d, c, call, NULL), type, NULL);
+  add_partial(out, filtered(d, c, br_arena_printf(m, "%s(%s)", r->merge, y), there),
+              br_expr_type(br_j_at(a, "children", 1)), NULL);
+  return br_arena_printf(m, "%s(t.c%zu, t.c%zu)", r->partial, first, first + 1);
+}
+
 br_status br_split_aggregate(br_dist *d, const json_t *a, const br_rel *over, size_t first, br_split_agg *out,
                              br_error *err) {
   const split_rule *r = rule_of(a);
-  br_arena *m = d->arena;
   call_text c;
-  const char *merge;
   BR_ASSERT(r);
   memset(out, 0, sizeof *out);
   BR_TRY(call_texts(d, a, over, &c, err));
-  const char *x = c.arguments[0] ? c.arguments[0] : "*", *y = c.arguments[1];
-  const char *call = r->partial ? br_arena_printf(m, y ? "%s(%s, %s)" : "%s(%s)", r->partial, x, y) : NULL;
-  json_t *type = br_expr_type(a), *bigint = br_type_plain("BIGINT");
-  switch (r->how) {
-    case HOW_COUNT:
-      add_partial(out, filtered(d, &c, call, NULL), type, "sum");
-      merge = br_arena_printf(m, "coalesce(sum(t.c%zu), 0)", first);
-      break;
-    case HOW_SAME:
-      add_partial(out, filtered(d, &c, call, NULL), type, r->merge);
-      merge = br_arena_printf(m, "%s(t.c%zu)", r->merge, first);
-      break;
-    case HOW_AVG:
-      add_partial(out, filtered(d, &c, br_arena_printf(m, "sum(%s)", x), NULL),
-                  sum_type(d, br_expr_type(br_j_at(a, "children", 0))), "sum");
-      add_partial(out, filtered(d, &c, br_arena_printf(m, "count(%s)", x), NULL), bigint, "sum");
-      merge =
-          br_arena_printf(m, "CAST(sum(t.c%zu) AS DOUBLE) / nullif(CAST(sum(t.c%zu) AS DOUBLE), 0)", first, first + 1);
-      break;
-    case HOW_FIRST:
-      add_partial(out, filtered(d, &c, call, NULL), type, NULL);
-      add_partial(out, filtered(d, &c, "count(*)", NULL), bigint, NULL);
-      merge = br_arena_printf(m, "%s(t.c%zu) FILTER (WHERE t.c%zu > 0)", r->merge, first, first + 1);
-      break;
-    case HOW_ARG:
-    default:
-      add_partial(out, filtered(d, &c, call, NULL), type, NULL);
-      add_partial(out,
-                  filtered(d, &c, br_arena_printf(m, "%s(%s)", r->merge, y), br_arena_printf(m, "%s IS NOT NULL", x)),
-                  br_expr_type(br_j_at(a, "children", 1)), NULL);
-      merge = br_arena_printf(m, "%s(t.c%zu, t.c%zu)", r->partial, first, first + 1);
-      break;
-  }
-  return final_text(d, a, merge, out, err);
+  return final_text(d, a, add_columns(d, a, r, &c, first, out), out, err);
+}
+
+bool br_aggregate_merges_by_column(const json_t *a) {
+  const split_rule *r = rule_of(a);
+  return r && r->how != HOW_FIRST && r->how != HOW_ARG && r->how != HOW_N;
 }

@@ -321,16 +321,19 @@ BR_MUST_USE br_status br_into_partitions(br_dist *d, uint32_t n, br_drel *r, con
 BR_MUST_USE br_status br_dist_calls(br_dist *d, const br_node *n, br_drel *out, br_error *err);
 
 /* ---- aggregate_split.c: one aggregate as partial columns and a final expression */
+enum { BR_SPLIT_MOST = 5 };
 typedef struct br_split_agg {
-  const char *partial[3];
-  json_t *types[3];
-  const char *merge[3]; /* aggregate function that makes one value of several; NULL: not column by column */
+  const char *partial[BR_SPLIT_MOST];
+  json_t *types[BR_SPLIT_MOST];
+  const char *merge[BR_SPLIT_MOST]; /* aggregate function that makes one value of several; NULL: not column by column */
   size_t n;
   const char *final; /* over columns p<first>..; text with alias t */
 } br_split_agg;
 /* Can every aggregate of the node be split? (ordered: the child's order matters to first and last) */
 bool br_aggregate_splits(const json_t *aggregate, bool ordered);
 bool br_aggregates_split(const br_node *n, bool ordered);
+/* Every partial column of an aggregate that splits has a `merge`: partial rows can be merged to partial rows. */
+bool br_aggregate_merges_by_column(const json_t *aggregate);
 BR_MUST_USE br_status br_split_aggregate(br_dist *d, const json_t *aggregate, const br_rel *over, size_t first_column,
                                          br_split_agg *out, br_error *err);
 
