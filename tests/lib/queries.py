@@ -30,7 +30,8 @@ import files
 
 # last steps of what was spread before: reasons that no query needs to list
 EXPECTED = ("final step of an aggregate without GROUP BY", "merge of the tasks' top rows", "rows are counted across tasks",
-            "few rows to sort", "small files", "bounds of the sort's ranges", "constant rows only")
+            "few rows to sort", "small files", "bounds of the sort's ranges", "constant rows only",
+            "bounds of ranges with copies", "the rows next to each range")
 OWN = ("partitions", "broadcast_bytes", "small_bytes", "sort_one_task_rows", "split_bytes", "two_step_aggregate", "shuffle_compression")
 PLAIN = re.compile(r"(BOOLEAN|U?(TINY|SMALL|BIG)INT|U?INTEGER|FLOAT|DOUBLE|VARCHAR)$")
 

@@ -253,8 +253,12 @@ select x.a, y.b from (select 1 a union all select 2) x, lateral (select x.a*10 b
 select count(*) from t, t2 where t.a > t2.a;
 select t.a, t2.a from t left join t2 on t.a > t2.a + 70;
 select t.a, t2.a from t right join t2 on t.a > t2.a + 70 or t2.k = 1 and t.k = 2;
--- hash: 3 stages, SINGLE 2
+-- hash: 7 stages, FORWARD 4, BROADCAST 2
 select t.a, t2.a from t full join t2 on t.a + t2.a = 50 or t2.v > 29;
+select t.b, t2.b, t2.v from t2 full join t on t2.v > t.a + 5 and t2.k < t.k;
+select t.a, t2.a from t join t2 on t.a between t2.a - 3 and t2.a;
+select t.a, t2.a, t2.v from t left join t2 on t.a > t2.v and t.a <= t2.a and t.k <> t2.k;
+select t.a, t2.a from t2 right join t on t2.ts > t.ts and t2.ts < t.ts + interval 2 day;
 select t.a from t semi join t2 on t.a + t2.a = 50 or t2.v > 29 and t.k = 1;
 select t.a from t anti join t2 on t.a + t2.a = 50 or t2.v > 29.4 and t.k = 1;
 select t.a from t anti join t2 on t.a > t2.a and t.k = t2.k;
@@ -277,6 +281,7 @@ select x.v from moods x join (values ('sad'),('happy')) v(n) on x.e::varchar = v
 select t.a, t2.v from t asof join t2 on t.k = t2.k and t.ts >= t2.ts;
 select t.a, t2.v from t asof left join t2 on t.k = t2.k and t.ts >= t2.ts;
 select t.a, t2.a from t asof join t2 on t.ts >= t2.ts;
+select t.a, t.b, t2.a from t asof left join t2 on t.a < t2.a;
 -- hash: 1 stage
 select t.a, dup.v from t positional join dup;
 -- hash: 5 stages, HASH 4
@@ -414,6 +419,9 @@ select a, k, sum(a) over (partition by k order by a), rank() over (partition by 
 select a, row_number() over (order by a), sum(a) over (order by a) from t;
 -- hash: 5 stages, FORWARD 1, HASH 1, SINGLE 1, BROADCAST 1
 select a, count(*) over (), sum(a) over (partition by k) from t;
+select a, sum(a) over (order by dt range between interval 3 day preceding and current row), count(d) over (order by dt range between interval 3 day preceding and current row) from t;
+select a, b, first_value(a) over (order by a desc range between 10 preceding and 3 following exclude current row), list(b) over (order by a desc range between 1 preceding and 3 following) from t;
+select a, count(*) over (order by d range between 2.5 preceding and 7 following exclude ties), sum(k) over (order by k, bo groups between 1 preceding and 1 following) from t;
 select a, k, rank() over (order by k), dense_rank() over (order by k), percent_rank() over (order by k), cume_dist() over (order by k) from t;
 select a, b, rank() over (order by b desc nulls first), dense_rank() over (order by b desc nulls first), count(b) over (order by b desc nulls first), max(b) over (order by b desc nulls first) from t;
 select a, d, sum(d) over (order by d nulls first, a), avg(d) over (order by d nulls first, a), min(d) over (order by d nulls first, a), count(*) over (order by d nulls first, a rows unbounded preceding) from t;

@@ -111,6 +111,35 @@ def test_asof_over_sparse_groups(both):
           "select l.v, r.v from many l asof left join few r on l.v >= r.v")
 
 
+@pytest.mark.parametrize("op", [">=", ">", "<=", "<"])
+def test_asof_without_keys(both, op):
+    """The best match lies in the same task, in the one before, in one of those before that, or nowhere."""
+    check(both, *(f"select l.k, l.v, r.v from {a} l asof {kind} join (select distinct {x} as v from {b}) r on {y} {op} r.v"
+                  for i, (a, b) in enumerate(PAIRS) for kind, x, y in [(("", "v * 3", "l.v"), ("left", "k", "l.v"), ("left", "v + 150", "l.k"))[i % 3]]
+                  if op in (">=", "<") or i % 3 == 0),
+          f"select l.v, r.w from many l asof left join (select distinct on (v) v, v::varchar as w from few) r on l.v {op} r.v + 40",
+          f"select count(*), sum(w) from heavy l asof join (select v, v * 2 as w from heavy where v % 1777 = 5) r on l.v {op} r.v",
+          f"select count(*), sum(r.v) from heavy l asof left join (select distinct v // 9999 as v from heavy where v < 300) r on l.v {op} r.v",
+          f"select l.v, r.s from many l asof join (select distinct v::varchar as s from few) r on l.v::varchar {op} r.s")
+
+
+@pytest.mark.parametrize("kind", ["join", "left join", "right join", "semi join", "anti join", "full join"])
+def test_points_in_spans(both, kind):
+    shown = "l.k, l.v" if kind in ("semi join", "anti join") else "l.k, l.v, r.k, r.v"
+    conditions = ("l.v between r.v and r.v + 15", "r.v >= l.k - 2 and r.v < l.k + 2", "l.k > r.k and l.k <= r.v and l.g <> r.g")
+    check(both, *(f"select {shown} from {a} l {kind} {b} r on {conditions[i % 3]}" for i, (a, b) in enumerate(PAIRS) if kind[0] in "jlr" or i % 4 == 0),
+          f"select count(*), sum(l.v) from (select * from heavy where v < 9000) l {kind} "
+          f"(select v * 7 as k, v * 7 + v % 40 as v from heavy where v % 5 = 0 and v < 2000) r on l.v between r.k and r.v")
+
+
+def test_full_joins_without_equality(both):
+    conditions = ("l.k < r.k - 20", "l.v > r.v and l.g < r.g", "l.v + r.v < 40 or l.k = r.g", "l.k > r.k + 1000")
+    check(both, *(f"select l.k, l.v, r.g, r.v from {a} l full join {b} r on {conditions[i % 4]}" for i, (a, b) in enumerate(PAIRS)),
+          *(f"select l.v, r.v from few l full join {b} r on false" for b in ("many", "none", "same")),
+          "select count(*), sum(l.v), sum(r.v) from (select * from heavy where v < 3000) l full join few r on l.v < r.v and l.k <> r.g",
+          "select count(*), count(a.v), sum(d.v) from many a full join few b on a.v < b.v - 300 full join one d on b.v > d.v and a.k is null")
+
+
 def test_other_conditions(both):
     check(both, *(f"select l.v, r.v from {a} l {kind} {b} r on l.k < r.k and l.g <> r.g"
                   for a, b in (("few", "one"), ("one", "few"), ("few", "none"), ("none", "few"), ("few", "same"), ("nulls", "few"))
@@ -140,6 +169,18 @@ def test_several_distinct_arguments(both, table):
           f"select count(distinct k::double), count(distinct k::varchar), count(distinct [k, g]), "
           f"count(distinct case when v % 2 = 0 then -0.0 else 0.0 end) from {table}",
           f"select count(distinct k), count(distinct g), median(v), count(distinct (k, g)) from {table}")
+
+
+@pytest.mark.parametrize("table", list(TABLES))
+def test_calls_that_are_dealt(both, table):
+    """Calls that must see all values, of several columns, beside others: each column goes to a task of its own."""
+    check(both, f"select median(v), median(k), count(*), sum(g), quantile_cont(v, 0.3), min(k) from {table}",
+          f"select count(distinct k), sum(distinct v), median(g), list(v order by v), max(v), string_agg(k::varchar, '+' order by v) from {table}",
+          f"select count(distinct k) filter (where g = 1), median(v + 1) filter (where k > 3), avg(v), count(distinct g), mad(g), mad(k), mad(v) from {table}",
+          f"select median(v), median(k), stddev(k), entropy(g), approx_count_distinct(g), count(*) filter (where k is null) from {table} where v > 5",
+          f"select median(x), median(y) from (select k + 1 as x, v * 2 as y from {table} where g < 3)",
+          f"select m, n + 1 from (select median(v) as m, median(k) as n, count(*) as c from {table}) where c >= 0",
+          f"select count(distinct [k, g]), mode(v order by v), corr(k, v), median(g) from {table}")
 
 
 @pytest.mark.parametrize("table", list(TABLES))
@@ -208,6 +249,46 @@ def test_moving_frames(both, table):
           f"count(*) over (), rank() over (partition by g order by v) from {table}",
           f"select k, v, sum(v) over (order by k desc nulls first, v rows between 3 preceding and 2 following) from {table}",
           f"select count(s), sum(s), min(s) from (select sum(1) over (rows between 3 preceding and 2 following) as s from {table})")
+
+
+# name, key, bounds: near and far ones, of either side, in both directions
+RANGES = [("whole", "v", "3 preceding and 2 following"), ("nulls", "k", "2 preceding and 1 following"), ("peers", "g", "current row and current row"),
+          ("doubles", "case when v % 7 = 0 then 'nan'::double when v % 5 = 0 then '-inf'::double else v / 4 end", "1.5 preceding and 0.25 following"),
+          ("months", "date '2024-01-20' + v::int", "interval 1 month preceding and interval 1 month following"),
+          ("down", "v desc", "7 preceding and current row"), ("nulls first", "k desc nulls first", "1 preceding and 3 following"),
+          ("behind", "v", "9 preceding and 4 preceding"), ("ahead", "v desc nulls last", "2 following and 20 following"),
+          ("far", "v", "100000 preceding and 5 following"), ("decimals", "(k * 0.5)::decimal(9, 2)", "1.25 preceding and 0.5 following"),
+          ("days", "date '2024-01-20' + v::int", "interval 3 days preceding and current row"),
+          ("hours", "timestamp '2024-03-30 20:00:00' + v * interval 25 minute", "interval 90 minutes preceding and interval 1 hour following"),
+          ("clocks", "timestamptz '2024-03-30 20:00:00+00' + v * interval 25 minute", "interval 1 day preceding and interval 2 hours following")]
+
+
+@pytest.mark.parametrize("name, key, bounds", RANGES, ids=[r[0] for r in RANGES])
+def test_frames_of_a_range(both, name, key, bounds):
+    """Values before and behind that lie in another task, in all, or in none; equal ones are together, whatever is left out of them."""
+    def over(exclude=""):
+        return f"over (order by {key} range between {bounds}{exclude})"
+    few = RANGES.index((name, key, bounds)) < 5
+    check(both, *(f"select v, sum(v) {over()}, count(*) {over()}, min(k) {over()}, avg(v) filter (where g = 1) {over()}, count(distinct g) {over()}, "
+                  f"count(*) {over(' exclude current row')}, sum(v) {over(' exclude group')}, count(*) {over(' exclude ties')}, median(v) {over()} "
+                  f"from {table}" for table in (TABLES if few else ("many", "nulls"))),
+          f"select count(*), sum(c) from (select first_value(v) {over()} is null as n, count(v) {over()} as c from few) where not n")
+    if few:
+        check(both, f"select v, sum(v) {over()}, count(*) over (), row_number() over (order by v), sum(v) over (order by v rows between 1 preceding and "
+                    f"current row), max(v) over (partition by g order by v range between 5 preceding and current row) from many")
+
+
+@pytest.mark.parametrize("table", list(TABLES))
+def test_frames_of_groups(both, table):
+    def over(frame, order="k, g desc"):
+        return f"over (order by {order} groups between {frame})"
+    check(both, f"select v, sum(v) {over('2 preceding and 1 following')}, count(*) {over('current row and 3 following')}, "
+                f"max(v) {over('5 preceding and 2 preceding')}, count(distinct g) {over('1 preceding and 1 following', 'g nulls first')} from {table}",
+          f"select v, sum(v) {over('1 preceding and 1 following exclude ties')}, count(*) {over('1 preceding and current row exclude group')}, "
+          f"count(*) {over('2000 preceding and 2000 following exclude current row')}, rank() over (order by k, g desc) from {table}")
+    if table != "same":
+        check(both, f"select v, sum(v) over (order by v rows between 1500 preceding and 2 following), "
+                    f"count(distinct k) over (order by v desc rows between 40 preceding and 1200 following) from {table}")
 
 
 @pytest.mark.parametrize("table", list(TABLES))

@@ -309,6 +309,21 @@ static br_status of_sets(br_dist *d, const agg *a, br_drel *r, bool splits, br_e
   return aggregate_here(d, a, r, err);
 }
 
+/* Without groups. */
+br_status br_aggregate_part(br_dist *d, const br_node *n, br_drel *out, br_error *err) {
+  agg a;
+  BR_TRY(read_node(d, n, out, &a, err));
+  if (br_aggregates_split(n, out->ordered)) return in_two_steps(d, &a, out, err);
+  if (br_distinct_reduces(n)) return br_aggregate_distinct(d, n, out, err);
+  return whole_in_one_task(d, &a, out, BR_WHY_WHOLE_AGGREGATE, err);
+}
+
+static br_status without_groups(br_dist *d, const agg *a, br_drel *r, br_error *err) {
+  bool done = false;
+  if (d->o->two_step_aggregate) BR_TRY(br_aggregate_dealt(d, a->n, r, &done, err));
+  return done ? BR_OK : whole_in_one_task(d, a, r, BR_WHY_WHOLE_AGGREGATE, err);
+}
+
 br_status br_dist_aggregate(br_dist *d, const br_node *n, br_drel *out, br_error *err) {
   agg a;
   BR_TRY(br_walk(d, n->children[0], out, err));
@@ -325,6 +340,6 @@ br_status br_dist_aggregate(br_dist *d, const br_node *n, br_drel *out, br_error
     return whole_by_keys(d, &a, out, "group keys", err);
   if (splits) return in_two_steps(d, &a, out, err);
   if (d->o->two_step_aggregate && br_distinct_reduces(n)) return br_aggregate_distinct(d, n, out, err);
-  if (!a.n_groups) return whole_in_one_task(d, &a, out, BR_WHY_WHOLE_AGGREGATE, err);
+  if (!a.n_groups) return without_groups(d, &a, out, err);
   return whole_by_keys(d, &a, out, "groups are computed whole", err);
 }

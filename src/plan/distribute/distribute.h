@@ -213,6 +213,29 @@ int64_t br_stored_at(const br_drel *r, int64_t column);
 /* hash type of a column, NULL: not hashable */
 BR_MUST_USE br_status br_hash_type(br_dist *d, const json_t *type, const char **out, bool *is_small_int, br_error *err);
 
+/* ---- band.c: ranges of one key, each with its own rows and with copies of those near it */
+typedef struct br_band {
+  br_shared *kept;   /* [n_sides] the rows whose keys are sampled */
+  const char **keys; /* [n_sides] their values, over alias t */
+  size_t n_sides;
+  json_t *type; /* of the values */
+  const char *low,
+      *high; /* the first and the last value that a range from b.lv to b.hv needs; NULL: none beyond its own */
+} br_band;
+typedef enum br_band_rows {
+  BR_BAND_OWN,    /* each row to the range that it is in */
+  BR_BAND_NEEDED, /* and to those that need it */
+  BR_BAND_SPAN    /* to all ranges between two values of the row */
+} br_band_rows;
+const char *br_band_key(br_dist *d, const char *value); /* as bounds are */
+/* Closes the stage of bounds, which is broadcast to those who place rows. */
+BR_MUST_USE br_status br_band_bounds(br_dist *d, const br_band *b, uint32_t *bounds, br_error *err);
+/* Two columns more behind those of r: the range's number, and whether the row is its own. */
+void br_band_number(br_dist *d, br_drel *r, const char *first, const char *last, br_band_rows which, uint32_t bounds);
+/* And the rows go there, partition by range. fixed: a task is one range, however small. */
+BR_MUST_USE br_status br_band_place(br_dist *d, br_drel *r, const char *first, const char *last, br_band_rows which,
+                                    uint32_t bounds, bool fixed, const char *why, br_error *err);
+
 /* ---- clustering.c */
 /* The column of r that the expression is (BOUND_REF, BOUND_COLUMN_REF), also through integer casts; -1: none. */
 int64_t br_expr_column(const json_t *expr, const br_drel *r);
@@ -291,6 +314,20 @@ BR_MUST_USE br_status br_dist_scan(br_dist *d, const br_node *n, br_drel *out, b
 BR_MUST_USE br_status br_dist_aggregate(br_dist *d, const br_node *n, br_drel *out, br_error *err);
 BR_MUST_USE br_status br_dist_join(br_dist *d, const br_node *n, br_drel *out, br_error *err);
 BR_MUST_USE br_status br_join(br_dist *d, const br_node *n, br_drel *l, br_drel *r, br_drel *out, br_error *err);
+/* join_ranges.c, join_full.c: joins without an equality */
+bool br_asof_ranges(const br_node *n);
+BR_MUST_USE br_status br_asof_by_ranges(br_dist *d, const br_node *n, br_drel *l, br_drel *r, br_drel *out,
+                                        br_error *err);
+typedef struct br_span { /* point between from and to: texts over alias t of their sides */
+  const char *point, *from, *to;
+  json_t *type;
+  bool points_left;
+} br_span;
+BR_MUST_USE br_status br_find_span(br_dist *d, const br_node *n, const br_drel *l, const br_drel *r, br_span *s,
+                                   bool *found, br_error *err);
+BR_MUST_USE br_status br_join_spans(br_dist *d, const br_node *n, const br_span *s, br_drel *l, br_drel *r,
+                                    br_drel *out, br_error *err);
+BR_MUST_USE br_status br_full_join(br_dist *d, const br_node *n, br_drel *l, br_drel *r, br_drel *out, br_error *err);
 BR_MUST_USE br_status br_dist_delim_join(br_dist *d, const br_node *n, br_drel *out, br_error *err);
 BR_MUST_USE br_status br_dist_cte(br_dist *d, const br_node *n, br_drel *out, br_error *err);
 BR_MUST_USE br_status br_dist_reference(br_dist *d, const br_node *n, br_drel *out, br_error *err);
@@ -314,9 +351,17 @@ bool br_sorts_in_one_task(const br_dist *d, const br_drel *r);
  * become columns behind those of r. needed: of the result. */
 BR_MUST_USE br_status br_window_in_steps(br_dist *d, const br_node *n, const size_t *which, size_t count,
                                          const bool *needed, br_drel *r, br_error *err);
+bool br_window_step(const json_t *w); /* can this one be? Together with others: */
 bool br_window_steps(const br_node *n, const size_t *which, size_t count);
+/* window_band.c: the window `w`, without PARTITION BY, moves over a range of its key (or over groups of equal rows, or over many rows,
+ * by_number: once they are numbered), and so can be computed by ranges with copies */
+typedef enum br_band_kind { BR_BAND_NOT, BR_BAND_BY_KEY, BR_BAND_BY_GROUP, BR_BAND_BY_ROW } br_band_kind;
+br_band_kind br_window_band(const json_t *w);
+BR_MUST_USE br_status br_window_in_bands(br_dist *d, const br_node *n, const size_t *which, size_t count,
+                                         const bool *needed, br_drel *r, br_error *err);
 /* own.c: the rows of r in their order, into n partitions of about as many rows each. */
-bool br_asks_broadcast(const br_node *n); /* broadcast((…)), perhaps below filters and projections */
+bool br_asks_broadcast(const br_node *n);          /* broadcast((…)), perhaps below filters and projections */
+void br_keep_number(br_dist *d, const br_drel *r); /* of the partitions that r reads */
 BR_MUST_USE br_status br_into_partitions(br_dist *d, uint32_t n, br_drel *r, const char *why, br_error *err);
 BR_MUST_USE br_status br_dist_calls(br_dist *d, const br_node *n, br_drel *out, br_error *err);
 
@@ -341,6 +386,11 @@ BR_MUST_USE br_status br_split_aggregate(br_dist *d, const json_t *aggregate, co
 bool br_distinct_reduces(const br_node *n);
 BR_MUST_USE br_status br_aggregate_distinct(br_dist *d, const br_node *n, br_drel *r, br_error *err);
 
+/* ---- aggregate_dealt.c: calls without groups that can't be split, each where its arguments go. *done: false: nothing to deal */
+BR_MUST_USE br_status br_aggregate_dealt(br_dist *d, const br_node *n, br_drel *out, bool *done, br_error *err);
+/* aggregate.c: one part of them */
+BR_MUST_USE br_status br_aggregate_part(br_dist *d, const br_node *n, br_drel *out, br_error *err);
+
 /* ---- the reasons, docs/one-task.md */
 #define BR_WHY_CONSTANTS "constant rows only"
 #define BR_WHY_FINAL_AGGREGATE "final step of an aggregate without GROUP BY"
@@ -354,6 +404,8 @@ BR_MUST_USE br_status br_aggregate_distinct(br_dist *d, const br_node *n, br_dre
 #define BR_WHY_SMALL_SORT "few rows to sort"
 #define BR_WHY_SORT_KEYS "sort keys that can't be cut into ranges"
 #define BR_WHY_BOUNDS "bounds of the sort's ranges"
+#define BR_WHY_BAND "bounds of ranges with copies"
+#define BR_WHY_CARRIED "the rows next to each range"
 #define BR_WHY_SAMPLE "a fixed number of sampled rows"
 #define BR_WHY_WINDOW "window without a common PARTITION BY"
 #define BR_WHY_WINDOW_STEPS "the tasks' shares of a window"

@@ -427,7 +427,13 @@ static int small_side(const br_dist *d, const join_kind *kind, const br_drel *l,
 
 static br_status join_without_keys(br_dist *d, const br_node *n, const join_kind *kind, br_drel *l, br_drel *r,
                                    br_drel *out, br_error *err) {
-  bool right = kind->right_may_broadcast;
+  bool right = kind->right_may_broadcast, spans;
+  br_span span;
+  if (br_asof_ranges(n)) return br_asof_by_ranges(d, n, l, r, out, err);
+  if (n->kind != BR_NODE_ASOF_JOIN && (!strcmp(kind->name, "FULL") || !strcmp(kind->name, "OUTER")))
+    return br_full_join(d, n, l, r, out, err);
+  BR_TRY(br_find_span(d, n, l, r, &span, &spans, err));
+  if (spans) return br_join_spans(d, n, &span, l, r, out, err);
   if (n->kind == BR_NODE_ASOF_JOIN || (!kind->left_may_broadcast && !kind->right_may_broadcast))
     return join_in_one_task(d, n, kind, l, r, BR_WHY_NO_EQUALITY, out, err);
   if (kind->left_may_broadcast && right) {

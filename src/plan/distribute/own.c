@@ -32,7 +32,7 @@ static br_status count_of(const json_t *marker, uint32_t most, uint32_t *out, br
 }
 
 /* As many parts as were asked for, whatever comes out. */
-static void keep_number(br_dist *d, const br_drel *r) {
+void br_keep_number(br_dist *d, const br_drel *r) {
   const br_open *o = r->branches[0].open;
   for (size_t i = 0; i < o->n_inputs; i++) d->out->stages[o->inputs[i].producer].fixed_partitions = true;
 }
@@ -63,7 +63,7 @@ static br_status repartition(br_dist *d, const json_t *marker, uint32_t n, br_dr
     BR_TRY(br_exchange_hash_into(d, r, &keys, n, "repartition", err));
   else
     BR_TRY(deal(d, n, r, err));
-  keep_number(d, r);
+  br_keep_number(d, r);
   return BR_OK;
 }
 
@@ -75,7 +75,7 @@ br_status br_into_partitions(br_dist *d, uint32_t n, br_drel *r, const char *why
   r->ordered = true; /* as they come from the source */
   const char *to = br_arena_printf(d->arena, BR_INTO_PARTITION "%u)", n);
   BR_TRY(br_exchange_numbered(d, r, to, n, true, why, err));
-  keep_number(d, r);
+  br_keep_number(d, r);
   r->ordered = ordered;
   return BR_OK;
 }

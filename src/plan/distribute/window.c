@@ -1,14 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Windows. Those that share PARTITION BY keys are computed together, after an exchange by these keys; a node whose windows share none
- * is taken apart, one group after the other. Windows without PARTITION BY are computed in two steps where they can be
- * (window_steps.c), else all rows go to one task.
+ * is taken apart, one group after the other. Windows without PARTITION BY are computed in two steps (window_steps.c) or by ranges with
+ * copies (window_band.c) where they can be, else all rows go to one task.
  *
  * Threads: none. Bounds: none.
  */
 #include "plan/distribute/distribute.h"
 
 #include <string.h>
+
+/* How windows without PARTITION BY are computed. */
+typedef enum way {
+  WAY_STEPS,  /* window_steps.c; also where all rows are in one task anyway */
+  WAY_BY_KEY, /* window_band.c, of each kind by itself */
+  WAY_BY_GROUP,
+  WAY_BY_ROW
+} way;
 
 typedef struct group {
   size_t *which; /* windows of the node */
@@ -17,6 +25,7 @@ typedef struct group {
       keys; /* PARTITION BY that all of them have; n_keys 0: none has any, and `order` is the same in all that have one */
   size_t n_keys;
   const char *order;
+  way way;
 } group;
 
 static const json_t *window_at(const br_node *n, size_t i) { return br_j_at(n->json, "expressions", i); }
@@ -37,9 +46,20 @@ static size_t common_keys(const group *g, const json_t *window, const json_t **k
   return n;
 }
 
-static bool joins(br_dist *d, group *g, const json_t *window, const char *order) {
+static way way_of(br_dist *d, const json_t *window, const br_drel *r) {
+  if (br_j_count(window, "partitions") || br_sorts_in_one_task(d, r) || br_window_step(window)) return WAY_STEPS;
+  switch (br_window_band(window)) {
+    case BR_BAND_BY_KEY: return WAY_BY_KEY;
+    case BR_BAND_BY_GROUP: return WAY_BY_GROUP;
+    case BR_BAND_BY_ROW: return WAY_BY_ROW;
+    case BR_BAND_NOT: break;
+  }
+  return WAY_STEPS;
+}
+
+static bool joins(br_dist *d, group *g, const json_t *window, const char *order, way way) {
   if (!br_j_count(window, "partitions")) {
-    if (g->n_keys || (*g->order && *order && strcmp(g->order, order) != 0)) return false;
+    if (g->n_keys || g->way != way || (*g->order && *order && strcmp(g->order, order) != 0)) return false;
     if (*order) g->order = order;
     return true;
   }
@@ -61,8 +81,9 @@ static br_status find_groups(br_dist *d, const br_node *n, const br_drel *r, gro
     const json_t *window = window_at(n, w);
     const char *order;
     size_t g = 0;
+    way way = way_of(d, window, r);
     BR_TRY(br_order_text(d, br_j_get(window, "orders"), r, "t", &order, err));
-    while (g < *n_out && !joins(d, &(*out)[g], window, order)) g++;
+    while (g < *n_out && !joins(d, &(*out)[g], window, order, way)) g++;
     if (g == *n_out) {
       group *made = &(*out)[(*n_out)++];
       made->which = br_arena_alloc(d->arena, count * sizeof *made->which);
@@ -70,6 +91,7 @@ static br_status find_groups(br_dist *d, const br_node *n, const br_drel *r, gro
       made->keys = br_arena_alloc(d->arena, (made->n_keys + 1) * sizeof *made->keys);
       for (size_t i = 0; i < made->n_keys; i++) made->keys[i] = br_j_at(window, "partitions", i);
       made->order = order;
+      made->way = way;
     }
     (*out)[g].which[(*out)[g].n++] = w;
   }
@@ -149,6 +171,7 @@ static br_status one_group(br_dist *d, const br_node *n, const group *g, br_drel
   if (br_is_little(d, r)) br_one_reads(d, r);
   if (br_is_one(r)) return compute(d, n, g, r, err);
   BR_TRY(group_keys(d, g, r, &keys, err));
+  if (g->way != WAY_STEPS) return br_window_in_bands(d, n, g->which, g->n, part_needs(d, n, g, r), r, err);
   if (!g->n_keys && br_window_steps(n, g->which, g->n) && !br_sorts_in_one_task(d, r))
     return br_window_in_steps(d, n, g->which, g->n, part_needs(d, n, g, r), r, err);
   if (!keys.n)
@@ -170,7 +193,7 @@ static br_status needs_one_task(br_dist *d, const br_node *n, const group *gs, s
   for (size_t i = 0; i < count; i++) {
     BR_TRY(group_keys(d, &gs[i], r, &keys, err));
     bool steps = !gs[i].n_keys && br_window_steps(n, gs[i].which, gs[i].n) && !br_sorts_in_one_task(d, r);
-    *out = *out || (!keys.n && !steps);
+    *out = *out || (!keys.n && !steps && gs[i].way == WAY_STEPS);
   }
   return BR_OK;
 }

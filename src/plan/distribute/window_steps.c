@@ -166,6 +166,8 @@ static const json_t *orders_of(const br_node *n, const size_t *which, size_t cou
   return NULL;
 }
 
+bool br_window_step(const json_t *w) { return how_of(w) != HOW_NOT && !br_volatile(br_j_get(w, "orders")); }
+
 bool br_window_steps(const br_node *n, const size_t *which, size_t count) {
   const json_t *orders = orders_of(n, which, count);
   for (size_t i = 0; i < count; i++) {

@@ -389,8 +389,13 @@ class Generator:
                           f"{n} PRECEDING AND 1 PRECEDING", f"1 FOLLOWING AND {n + 1} FOLLOWING", "UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING")
         exclude = self.pick("", "", "", " EXCLUDE CURRENT ROW", " EXCLUDE GROUP", " EXCLUDE TIES")
         frame = f"OVER ({over}ORDER BY {order} {unit} BETWEEN {bound}{exclude})"
-        by_range = (f"OVER ({over}ORDER BY {self.expr('int', cols, 0, True)} RANGE BETWEEN {n} PRECEDING AND {self.pick('CURRENT ROW', '2 FOLLOWING')})")
-        by_date = (f"OVER ({over}ORDER BY {self.expr('date', cols, 0, True)} RANGE BETWEEN INTERVAL {n} DAYS PRECEDING AND INTERVAL 1 DAYS FOLLOWING)")
+        side = self.pick("", "", " DESC", " NULLS FIRST", " DESC NULLS LAST")
+        reach = self.pick(f"{n} PRECEDING AND CURRENT ROW", f"{n} PRECEDING AND 2 FOLLOWING", f"{n + 2} PRECEDING AND 1 PRECEDING",
+                          f"CURRENT ROW AND {n} FOLLOWING", f"1 FOLLOWING AND {n} FOLLOWING", "CURRENT ROW AND CURRENT ROW")
+        by_range = f"OVER ({over}ORDER BY {self.expr(self.pick('int', 'dec', 'dbl'), cols, 0, True)}{side} RANGE BETWEEN {reach}{exclude})"
+        unit = self.pick("DAYS", "DAYS", "HOURS", "MONTH")
+        reach = self.pick(f"INTERVAL {n} {unit} PRECEDING AND INTERVAL 1 {unit} FOLLOWING", f"INTERVAL {n} {unit} PRECEDING AND CURRENT ROW")
+        by_date = f"OVER ({over}ORDER BY {self.expr(self.pick('date', 'ts', 'tz'), cols, 0, True)}{side} RANGE BETWEEN {reach}{exclude})"
         peers = f"OVER ({over}ORDER BY {self.expr(self.pick('int', 'str', 'dbl', 'date'), cols, 1)}{self.pick('', ' DESC', ' NULLS FIRST')})"
 
         def agg(where):
@@ -409,7 +414,7 @@ class Generator:
             (2, lambda: (f"{self.pick('first_value', 'last_value')}({value}{ignore}) {frame}", cat, False, True)),
             (1, lambda: (f"nth_value({value}, {n}) {frame}", cat, False, True)), (3, lambda: agg(frame)), (3, lambda: agg(f"OVER ({over.strip()})")), (2,
                 lambda: agg(peers)),
-            (1, lambda: agg(by_range)), (1, lambda: agg(by_date)),
+            (2, lambda: agg(by_range)), (2, lambda: agg(by_date)),
             (1, lambda: (f"sum({self.expr('int', cols, 1, True)} ORDER BY {order}) OVER ({over}ORDER BY {self.expr('int', cols, 0)})", "int", False,
                 False)))()
 
@@ -587,6 +592,12 @@ class Generator:
         return None if left.unique is None or right.unique is None else left.unique + right.unique
 
     def inequality(self, left, right):
+        if self.chance(0.3):  # a point in a span
+            cat = self.pick("int", "dec", "dbl", "date")
+            point, span = (left, right) if self.chance(0.5) else (right, left)
+            x, a = self.expr(cat, point.columns, 0, True), self.expr(cat, span.columns, 0, True)
+            b = self.expr(cat, span.columns, 0, True) if self.chance(0.3) else f"{a} + {self.r.randint(0, 3)}"
+            return self.pick(f"{x} BETWEEN {a} AND {b}", f"{x} >= {a} AND {x} < {b}", f"{x} > {a} AND {x} <= {b}")
         cat = self.pick("int", "dec", "date", "dbl", "str", "ts")
         return f"{self.expr(cat, left.columns, 0)} {self.pick('<', '<=', '>', '>=', '<>')} {self.expr(cat, right.columns, 0)}"
 

@@ -59,7 +59,7 @@ SELECT a.x, b.y FROM seta a, setb b WHERE a.x + 1 = b.x * 2;
 SELECT a.x, b.x FROM seta a JOIN setb b ON a.x < b.x;
 -- 2 stages
 SELECT a.x, b.x FROM seta a LEFT JOIN setb b ON a.x < b.x AND a.y > b.y;
--- 3 stages | one-task: join without equality whose two sides must both be kept
+-- 7 stages
 SELECT a.x, b.x FROM seta a FULL JOIN setb b ON a.x < b.x - 7;
 -- 2 stages
 SELECT a.x, b.x FROM seta a RIGHT JOIN setb b ON a.x > b.x + 6 OR a.y = b.y || 'z';
