@@ -310,6 +310,20 @@ def test_summaries_are_duckdbs(session, tmp_path):
         "1.0", "nan", "2.0", math.sqrt(2), 5, decimal.Decimal("20.00"))
 
 
+def test_summary_of_many_rows(tmp_path):
+    """Goes the way of SUMMARIZE in SQL: the columns are dealt to several tasks."""
+    columns = ", ".join(f"(i * {n + 1}) % {n + 50} AS c{n}" for n in range(9))
+    duckdb.execute(f"COPY (SELECT {columns} FROM range(5000) t(i)) TO '{tmp_path}/many.parquet' (ROW_GROUP_SIZE 2048)")
+    with brant.Session(workers=2, threads=1, distribute="always") as s:
+        for name, value in (("sort_one_task_rows", 0), ("inline_bytes", 0), ("partitions", 4)):
+            s.set(name, value)
+        summary = brant.read_parquet(tmp_path / "many.parquet", session=s).summarize()
+        assert summary.explain().count("tasks: one (aggregate without GROUP BY") == 4
+        got = summary.select("column_name", "min", "max", "approx_unique", "avg", "count").to_arrow().to_pylist()
+    want = duckdb.sql(f"SELECT column_name, min, max, approx_unique, avg, count FROM (SUMMARIZE '{tmp_path}/many.parquet')").to_arrow_table().to_pylist()
+    assert [{**r, "avg": float(r["avg"])} for r in got] == [{**r, "avg": float(r["avg"])} for r in want]
+
+
 def test_counting(df):
     assert df.count_rows() == len(df) == N
     assert df.where("k = 3").count_rows() == sum(i % 7 == 3 for i in range(N))

@@ -248,6 +248,10 @@ def test_moving_frames(both, table):
           f"select v, sum(v) {over('2 preceding and current row')}, row_number() over (order by v), lag(v, 2) over (order by v), sum(v) over (order by v), "
           f"count(*) over (), rank() over (partition by g order by v) from {table}",
           f"select k, v, sum(v) over (order by k desc nulls first, v rows between 3 preceding and 2 following) from {table}",
+          f"select k, g, count(*) over (order by k, g rows between 400 preceding and 400 following exclude group), "
+          f"sum(g) over (order by g rows between 900 preceding and 900 following exclude ties), count(*) over (order by g) from {table}",
+          f"select v, sum(v) over (order by v rows between 3 preceding and 2 following exclude group), "
+          f"count(k) over (order by v rows between 2 preceding and 1 preceding exclude ties), row_number() over (order by v) from {table}",
           f"select count(s), sum(s), min(s) from (select sum(1) over (rows between 3 preceding and 2 following) as s from {table})")
 
 

@@ -78,6 +78,13 @@ static void widen(const deal *a, part *p, const bool *columns) {
   for (size_t i = 0; i < a->child->n_columns; i++) p->columns[i] = p->columns[i] || columns[i];
 }
 
+static part *smallest(const deal *a) {
+  part *to = &a->parts[0];
+  for (size_t i = 1; i < a->n_whole; i++)
+    if (a->parts[i].n < to->n) to = &a->parts[i];
+  return to;
+}
+
 /* A call that must see all values: to one that reads the same columns, else to a new part, else to the smallest. */
 static void put_whole(deal *a, size_t call) {
   bool *columns = columns_of(a, call);
@@ -88,7 +95,7 @@ static void put_whole(deal *a, size_t call) {
     to = new_part(a, columns);
     a->n_whole++;
   }
-  for (size_t i = 0; i < a->n_whole && !to; i++) to = !to || a->parts[i].n < to->n ? &a->parts[i] : to;
+  if (!to) to = smallest(a);
   widen(a, to, columns);
   put(to, call);
 }
@@ -201,6 +208,7 @@ br_status br_aggregate_dealt(br_dist *d, const br_node *n, br_drel *out, bool *d
     bool any = false;
     for (size_t c = 0; c < rows[i].n_columns; c++) any = any || a.parts[i].columns[c];
     if (!any) rows[i].needed = d->needs[n->children[0]->id];
+    br_set_rows(&rows[i], rows[i].rows);
     BR_TRY(compute(&a, &a.parts[i], &rows[i], err));
   }
   side_by_side(&a, rows, out);

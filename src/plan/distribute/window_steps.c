@@ -108,15 +108,18 @@ static bool bound_of(const json_t *w, const char *key, const char *expr_key, uin
   return true;
 }
 
-/* Excluding peers needs the order itself, of which F only has the result. */
+/* Does it leave out what is equal to a row? */
+static bool excludes_peers(const json_t *w) {
+  return br_j_is(w, "exclude_clause", "GROUP") || br_j_is(w, "exclude_clause", "TIES");
+}
+
 static bool is_frame(const json_t *w, uint64_t *before, uint64_t *behind) {
   static const char *const types[] = {"WINDOW_AGGREGATE", "WINDOW_FIRST_VALUE", "WINDOW_LAST_VALUE",
                                       "WINDOW_NTH_VALUE"};
   bool known = false;
   *before = *behind = 0;
   for (size_t i = 0; i < sizeof types / sizeof *types; i++) known = known || br_j_is(w, "type", types[i]);
-  if (!known || !(br_j_is(w, "exclude_clause", "NO_OTHER") || br_j_is(w, "exclude_clause", "CURRENT_ROW")))
-    return false;
+  if (!known || (excludes_peers(w) && !br_j_count(w, "orders"))) return false;
   return bound_of(w, "start", "start_expr", before, behind) && bound_of(w, "end", "end_expr", before, behind);
 }
 
@@ -182,6 +185,7 @@ bool br_window_steps(const br_node *n, const size_t *which, size_t count) {
 
 static bool needs_peers(const json_t *w, how h) {
   if (h == HOW_RANK || h == HOW_DENSE_RANK || h == HOW_PERCENT_RANK || h == HOW_CUME_DIST) return true;
+  if (h == HOW_FRAME && excludes_peers(w)) return true;
   bool sees_peers = h == HOW_RUNNING || h == HOW_LAST || (h == HOW_FIRST && ignores_nulls(w) && is_to_current(w));
   return sees_peers && !br_j_is(w, "end", "CURRENT_ROW_ROWS");
 }
@@ -203,6 +207,7 @@ typedef struct steps {
   columns e, s, c;         /* e: behind the columns of r; s: behind the task's number and rows; c: behind the number */
   columns w;               /* frames, computed in F: w0, w1, … */
   bool *halo;              /* [columns of r] those that the frames read */
+  bool ranked;             /* some of them leave out peers */
   uint64_t before, behind; /* rows that they reach */
   const char *near;        /* the neighbours' rows, as a SELECT from g; NULL: no frames */
 } steps;
@@ -242,6 +247,8 @@ static size_t rows_before(steps *p) {
   return add(&p->c, "coalesce(CAST(sum(s.c1) " BEFORE " AS BIGINT), 0)", bigint());
 }
 static size_t rows_of_all(steps *p) { return add(&p->c, "CAST(sum(s.c1) OVER () AS BIGINT)", bigint()); }
+/* In the order of row numbers, and equal for rows that are: all of these are in one task. */
+static size_t rank_in_task(steps *p) { return add(&p->e, fmt(p, "rank() OVER (%s)", p->order), bigint()); }
 static size_t row_number(steps *p) { return add(&p->e, fmt(p, "row_number() OVER (%s)", p->order), bigint()); }
 
 static br_status local(steps *p, const json_t *w, size_t *at, br_error *err) {
@@ -431,8 +438,9 @@ static json_t *by_number(steps *p, const json_t *w, size_t number) {
 }
 
 static br_status framed(steps *p, const json_t *w, const char **value, br_error *err) {
-  size_t rn = row_number(p), m = p->r->n_columns;
+  size_t rn = excludes_peers(w) ? rank_in_task(p) : row_number(p), m = p->r->n_columns;
   uint64_t before, behind;
+  p->ranked = p->ranked || excludes_peers(w);
   br_buf b = {0};
   br_rel over = {.n_columns = rn + 1};
   br_bind *binds = br_arena_alloc(p->d->arena, (rn + 1) * sizeof *binds);
@@ -466,10 +474,10 @@ static const char *near_side(steps *p, uint64_t rows, bool before) {
   size_t numbers = neighbours(p, rn, bigint(), keep, rows, before, false), own = add(&p->c, "s.c1", bigint());
   br_buf b = {0};
   br_buf_str(&b, "SELECT ");
-  if (before)
-    br_buf_printf(&b, "1 - generate_subscripts(g.c%zu, 1) AS c%zu", numbers, rn);
-  else
-    br_buf_printf(&b, "g.c%zu + generate_subscripts(g.c%zu, 1) AS c%zu", own, numbers, rn);
+  const char *number = before ? fmt(p, "1 - generate_subscripts(g.c%zu, 1)", numbers)
+                              : fmt(p, "g.c%zu + generate_subscripts(g.c%zu, 1)", own, numbers);
+  br_buf_printf(&b, "%s AS c%zu", number, rn);
+  if (p->ranked) br_buf_printf(&b, ", %s AS c%zu", number, rank_in_task(p)); /* none of them is a peer */
   for (size_t i = 0; i < m; i++)
     if (p->halo[i])
       br_buf_printf(&b, ", unnest(g.c%zu) AS c%zu", neighbours(p, i, p->r->types[i], keep, rows, before, false), i);
