@@ -2,6 +2,7 @@
  *
  * A stage is planned again before it starts, by what its inputs turned out to be: how many tasks, and which partitions and map outputs
  * each of them reads.
+ *   filter     a Bloom filter is made only if it pays (bloom.c)
  *   nothing    a run-time filter without keys lets no row pass: no task
  *   fewer      splits that have no value in the range of a filter's keys are not read
  *   coalesced  small partitions that follow each other go to one task, the same ones of all inputs
@@ -31,7 +32,7 @@ static bool reads_parts(const br_stage_input *in) { return in->kind == BR_EX_HAS
 bool br_query_adapts_much(const br_query *q, uint32_t stage) {
   const br_stage *s = q->runs[stage].plan;
   for (size_t i = 0; i < s->n_inputs && q->adaptive; i++)
-    if (s->inputs[i].kind == BR_EX_FILTER || s->inputs[i].kind == BR_EX_WAIT ||
+    if (s->inputs[i].kind == BR_EX_KEYS || br_exchange_helps(s->inputs[i].kind) ||
         (s->rule == BR_TASKS_PARTITIONS && reads_parts(&s->inputs[i])))
       return true;
   return false;
@@ -318,6 +319,10 @@ void br_query_adapt(br_query *q, uint32_t stage) {
   br_stage_run *r = &q->runs[stage];
   uint32_t before = r->n_tasks;
   br_stage *s = &q->stages->stages[stage];
+  if (s->makes_bloom) {
+    br_bloom_decide(q, r);
+    return;
+  }
   while (s->n_inputs > 0 && s->inputs[s->n_inputs - 1].kind == BR_EX_WAIT) s->n_inputs--; /* it is there now */
   if (!let_none_pass(q, r)) {
     leave_splits_out(q, r);

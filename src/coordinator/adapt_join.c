@@ -20,8 +20,7 @@
 static uint64_t rows_read(const br_query *q, const br_stage_run *r) {
   uint64_t rows = r->split_rows;
   for (size_t i = 0; i < r->plan->n_inputs; i++)
-    if (r->plan->inputs[i].kind != BR_EX_FILTER && r->plan->inputs[i].kind != BR_EX_BROADCAST &&
-        r->plan->inputs[i].kind != BR_EX_WAIT)
+    if (!br_exchange_helps(r->plan->inputs[i].kind) && r->plan->inputs[i].kind != BR_EX_BROADCAST)
       rows += q->runs[r->plan->inputs[i].producer].rows_out;
   return rows;
 }
@@ -84,15 +83,26 @@ static void take_tasks(br_query *q, br_stage_run *r, const br_stage *was, br_sta
   br_query_set_tasks(q, p, 0);
 }
 
+static bool may_join(const br_query *q, uint32_t stage, uint32_t *reader, uint32_t *input, uint64_t *bytes) {
+  const br_stages *s = q->stages;
+  if (!br_stage_may_join_in_place(s, stage, reader, input)) return false;
+  if (q->runs[stage].started > 0 || q->runs[*reader].started > 0) return false;
+  return pays(q, &q->runs[stage], &s->stages[*reader], *input, bytes);
+}
+
+bool br_query_may_join_in_place(const br_query *q, uint32_t stage) {
+  uint32_t reader, input;
+  uint64_t bytes;
+  return may_join(q, stage, &reader, &input, &bytes);
+}
+
 bool br_query_join_in_place(br_query *q, uint32_t stage) {
   br_stages *s = q->stages;
-  br_stage_run *p = &q->runs[stage];
   uint32_t reader, input;
   uint64_t bytes;
   char size[16];
-  if (!br_stage_may_join_in_place(s, stage, &reader, &input)) return false;
-  br_stage_run *r = &q->runs[reader];
-  if (p->started > 0 || r->started > 0 || !pays(q, p, &s->stages[reader], input, &bytes)) return false;
+  if (!may_join(q, stage, &reader, &input, &bytes)) return false;
+  br_stage_run *p = &q->runs[stage], *r = &q->runs[reader];
   br_stage was = s->stages[reader];
   br_format_bytes(bytes, size);
   br_query_say(p, "runs in stage %u", reader);

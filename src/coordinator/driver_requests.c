@@ -26,13 +26,13 @@ static request *new_request(br_driver *d, uint64_t id) {
 /* A stage of one task reads all that was forwarded. */
 static br_read_kind read_kind(const br_stage *s, br_exchange_kind k) {
   if (k == BR_EX_FORWARD && s->rule == BR_TASKS_FORWARD) return BR_READ_FORWARD;
-  bool whole = k == BR_EX_BROADCAST || k == BR_EX_BOUNDS || k == BR_EX_FILTER || k == BR_EX_WAIT;
+  bool whole = k == BR_EX_BROADCAST || k == BR_EX_BOUNDS || k == BR_EX_KEYS || br_exchange_helps(k);
   return whole ? BR_READ_BROADCAST : BR_READ_ALL;
 }
 
 /* Must all of it be there before a reader's task is made, also in eager mode? Bounds go to the sink before the first row; whether a
  * filter pays is decided by the true number of its keys. */
-static bool read_before(br_exchange_kind k) { return k == BR_EX_BOUNDS || k == BR_EX_FILTER || k == BR_EX_WAIT; }
+static bool read_before(br_exchange_kind k) { return k == BR_EX_BOUNDS || k == BR_EX_KEYS || br_exchange_helps(k); }
 
 static void on_deadline(void *arg) {
   br_query *q = arg;

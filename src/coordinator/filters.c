@@ -2,6 +2,7 @@
  *
  * Run-time filters: what a join's one side turned out to be decides what is done to the rows of the other before they are shuffled.
  *   keys     read by each task (a FILTER input), when they are few enough for the rows that they look at
+ *   Bloom    a filter of them, read instead, when they are many (bloom.c)
  *   range    between the least and the greatest of them: a condition on the scanned column, by which DuckDB leaves row groups out
  *   splits   whose footers say that they have no such value get no task; also by the keys of a side that is broadcast
  *
@@ -87,8 +88,7 @@ void br_filter_count(br_stage_run *r, const Brant__Pb__TaskStats *s) {
   }
 }
 
-/* NULL: it isn't known. */
-static const br_key_range *range_of(const br_query *q, const br_stage_input *in, const br_filter_key *key) {
+const br_key_range *br_filter_range(const br_query *q, const br_stage_input *in, const br_filter_key *key) {
   const br_stage_run *p = &q->runs[in->producer];
   for (size_t i = 0; i < p->plan->n_ranged && p->done == p->n_tasks; i++)
     if (p->plan->ranged[i] == key->column) return p->ranges[i].unknown ? NULL : &p->ranges[i];
@@ -114,7 +114,7 @@ static bool may_meet(const br_query *q, const br_stage_run *r, uint32_t split) {
     for (size_t k = 0; k < s->inputs[i].n_ranges; k++) {
       if (s->inputs[i].ranges[k].source == NULL) continue;
       const br_range *have = &r->split_facts[split].keys[at++];
-      const br_key_range *keys = chance ? NULL : range_of(q, &s->inputs[i], &s->inputs[i].ranges[k]);
+      const br_key_range *keys = chance ? NULL : br_filter_range(q, &s->inputs[i], &s->inputs[i].ranges[k]);
       if (keys != NULL && disjoint(have, keys)) return false;
     }
   }
@@ -151,12 +151,17 @@ static bool is_whole_table(const br_stage_run *r) {
   return r->plan->rule == BR_TASKS_SPLITS && r->split_rows > 0 && r->rows_out >= r->split_rows;
 }
 
+uint64_t br_filter_rows(const br_query *q, const br_stage_run *r) {
+  uint64_t rows = r->split_rows;
+  for (size_t i = 0; i < r->plan->n_inputs; i++)
+    if (!br_exchange_helps(r->plan->inputs[i].kind)) rows += br_stage_rows(&q->runs[r->plan->inputs[i].producer]);
+  return rows;
+}
+
 bool br_filter_pays(const br_query *q, const br_stage_run *r, const br_stage_input *in) {
   const br_stage_run *keys = &q->runs[in->producer];
-  uint64_t rows = r->split_rows, a_key = is_whole_table(keys) ? FILTER_ROWS_A_KEY_ALL : FILTER_ROWS_A_KEY;
-  for (size_t i = 0; i < r->plan->n_inputs; i++)
-    if (r->plan->inputs[i].kind != BR_EX_FILTER && r->plan->inputs[i].kind != BR_EX_WAIT)
-      rows += br_stage_rows(&q->runs[r->plan->inputs[i].producer]);
+  uint64_t rows = br_filter_rows(q, r), a_key = is_whole_table(keys) ? FILTER_ROWS_A_KEY_ALL : FILTER_ROWS_A_KEY;
+  if (br_bloom_instead(q, r, in)) return false;
   if (r->joins_in_place && r->plan->rows >= 0 && r->plan->rows < (double)rows) rows = (uint64_t)r->plan->rows;
   return keys_are_few(q, keys, in) && keys->rows_out <= rows / a_key;
 }
@@ -227,11 +232,12 @@ char *br_filter_text(const br_query *q, const br_stage_run *r, uint32_t task, ch
     for (size_t k = 0; k < in->n_ranges; k++) {
       const br_range *split = NULL;
       if (in->ranges[k].source != NULL && r->split_facts != NULL) split = &r->split_facts[task].keys[placed++];
-      if (in->kind == BR_EX_FILTER) add_condition(&b, &in->ranges[k], range_of(q, in, &in->ranges[k]), split);
+      if (in->kind == BR_EX_FILTER) add_condition(&b, &in->ranges[k], br_filter_range(q, in, &in->ranges[k]), split);
     }
     if (in->kind == BR_EX_FILTER) sql = br_stage_with_range(arena, sql, (uint32_t)i, b.len ? br_buf_cstr(&b) : NULL);
-    if (in->kind == BR_EX_FILTER && !br_filter_pays(q, r, in)) sql = br_stage_without_filter(arena, sql, (uint32_t)i);
+    bool goes = in->kind == BR_EX_FILTER ? !br_filter_pays(q, r, in) : in->kind == BR_EX_BLOOM && !br_bloom_made(q, in);
+    if (goes) sql = br_stage_without_filter(arena, sql, (uint32_t)i);
     br_buf_free(&b);
   }
-  return sql;
+  return s->makes_bloom ? br_stage_with_blocks(arena, sql, r->bloom_blocks) : sql;
 }

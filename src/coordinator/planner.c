@@ -428,6 +428,8 @@ static br_query *new_query(brant_session *s, br_planned *planned) {
   q->deadline_ms = s->settings.timeout_ms;
   q->broadcast_bytes = s->settings.broadcast_bytes;
   q->filter_bytes = s->settings.filter_bytes;
+  q->bloom_bytes = s->settings.bloom_bytes;
+  q->bloom_keys = s->settings.bloom_keys;
   q->adaptive = s->settings.adaptive != 0;
   q->task_target_bytes = s->settings.task_target_bytes;
   if (q->task_target_bytes == 0 && s->settings.partitions == 0) q->task_target_bytes = TASK_TARGET_BYTES;
@@ -528,6 +530,8 @@ static br_status cut(brant_session *s, br_plan *plan, const char *sql, const br_
       .sort_one_task_rows = (double)s->settings.sort_one_task_rows,
       .two_step_aggregate = s->settings.two_step_aggregate != 0,
       .run_time_filters = s->settings.filter_bytes > 0,
+      .bloom_filters = s->settings.adaptive != 0 && s->settings.bloom_bytes > 0,
+      .bloom_rows = (double)s->settings.bloom_keys,
       .joins_in_place = s->settings.adaptive != 0 && s->settings.broadcast_bytes > 0};
   br_stages *stages = NULL;
   o.spread = slots;

@@ -84,6 +84,7 @@ typedef struct br_stage_run {
   uint64_t *partition_bytes;      /* [partitions] as stored, within a tenth */
   br_key_range *ranges;           /* [plan->n_ranged] */
   br_slice *slices;               /* [n_tasks]; NULL: task i reads partition i */
+  uint32_t bloom_blocks;          /* of the filter that it makes */
   char *adapted;                  /* for people: what was changed before it started; NULL: nothing */
   br_step_run *steps;             /* [plan->n_steps]; NULL: nothing was measured yet */
   bool joins_in_place;    /* it took another stage in (adapt_join.c): fewer rows reach its filters than it reads */
@@ -130,6 +131,8 @@ typedef struct br_query {
   uint64_t task_target_bytes; /* of a task that reads an exchange; 0: each partition is a task */
   uint64_t broadcast_bytes;   /* most bytes of a join's side that is read whole by every task */
   uint64_t filter_bytes;      /* most bytes of keys that a FILTER input may have */
+  uint64_t bloom_bytes;       /* most bytes of a Bloom filter */
+  uint64_t bloom_keys;        /* fewer keys get none; 0: all get one, whether it pays or not */
   uint64_t deadline_ms;       /* from its start; 0: none */
   struct br_timer *deadline;  /* loop thread */
   struct br_driver *deadline_driver;
@@ -175,6 +178,8 @@ bool br_query_adapts_much(const br_query *q, uint32_t stage);
 void br_query_adapt(br_query *q, uint32_t stage);
 /* adapt_join.c: the stage becomes a part of the join that reads it, if the other side is small. */
 bool br_query_join_in_place(br_query *q, uint32_t stage);
+/* Will it, as far as is known by now? */
+bool br_query_may_join_in_place(const br_query *q, uint32_t stage);
 void br_query_say(br_stage_run *r, const char *fmt, ...) BR_PRINTF(2, 3); /* what was changed, for people */
 void br_query_set_tasks(br_query *q, br_stage_run *r, uint32_t n);        /* none of its tasks has started */
 
@@ -187,10 +192,20 @@ void br_filter_facts(br_stage_run *r, const br_snapshot *snap, const br_split *s
 void br_filter_facts_free(br_stage_run *r);
 void br_filter_count(br_stage_run *r, const Brant__Pb__TaskStats *s);                    /* an attempt is done */
 bool br_filter_pays(const br_query *q, const br_stage_run *r, const br_stage_input *in); /* FILTER: is it read? */
+/* Rows that the stage's filters look at, at most. */
+uint64_t br_filter_rows(const br_query *q, const br_stage_run *r);
+/* Of a key, as its stage told it; NULL: it isn't known. */
+const br_key_range *br_filter_range(const br_query *q, const br_stage_input *in, const br_filter_key *key);
 /* A text of the stage with what of its filters pays for this task. */
 char *br_filter_text(const br_query *q, const br_stage_run *r, uint32_t task, char *sql, br_arena *arena);
 /* Splits without any value that a filter's keys have go behind the others: how many are left. */
 uint32_t br_filter_splits(const br_query *q, br_stage_run *r);
+
+/* ---- bloom.c: is a Bloom filter of a join's keys made? Decided once, when the keys are there. */
+void br_bloom_decide(br_query *q, br_stage_run *r);              /* of the stage that makes it */
+bool br_bloom_made(const br_query *q, const br_stage_input *in); /* BLOOM */
+/* FILTER: does the stage read a Bloom filter of these keys? */
+bool br_bloom_instead(const br_query *q, const br_stage_run *r, const br_stage_input *in);
 
 /* ---- tasks.c: the message for one attempt. Allocated in the arena. table_version(arg, stage) names the output table. */
 typedef uint32_t (*br_version_fn)(void *arg, uint32_t stage);

@@ -34,6 +34,8 @@ typedef struct br_settings {
   uint64_t split_bytes;        /* target size of a split; 0: by size */
   uint64_t timeout_ms;         /* 0: none */
   uint64_t dataset_bytes;      /* of tables that the caller gave, kept in memory; 0: an eighth of what there is */
+  uint64_t bloom_bytes;        /* most bytes of a Bloom filter of a join's keys; 0: none */
+  uint64_t bloom_keys;         /* fewer keys get none; tests, 0: whether it pays or not */
   uint64_t filter_bytes;       /* most bytes of keys that a run-time filter reads a task; 0: no filters */
   uint64_t inline_bytes;       /* most (compressed) bytes of files that every task reads for itself; 0: none */
   uint64_t two_step_aggregate; /* 0, 1 */

@@ -39,6 +39,8 @@ static const own_setting own[] = {
     {AT(sort_one_task_rows), .kind = SET_COUNT, .most = MANY_BYTES},
     {AT(split_bytes), .kind = SET_BYTES, .most = MANY_BYTES},
     {AT(filter_bytes), .kind = SET_BYTES, .most = MANY_BYTES},
+    {AT(bloom_bytes), .kind = SET_BYTES, .most = 256u << 20}, /* BR_BLOOM_MAX_BLOCKS */
+    {AT(bloom_keys), .kind = SET_COUNT, .most = MANY_BYTES},
     {AT(inline_bytes), .kind = SET_BYTES, .most = MANY_BYTES},
     {AT(dataset_bytes), .kind = SET_BYTES, .most = MANY_BYTES},
     {AT(two_step_aggregate), .kind = SET_FLAG},
@@ -68,6 +70,8 @@ void br_settings_default(br_settings *s) {
                      .small_bytes = 64u << 20,
                      .sort_one_task_rows = 1000000,
                      .filter_bytes = 32u << 20,
+                     .bloom_bytes = 16u << 20,
+                     .bloom_keys = 200000,
                      .inline_bytes = 1u << 20,
                      .two_step_aggregate = 1,
                      .adaptive = 1,
@@ -119,10 +123,13 @@ static br_status set_number(const own_setting *o, const char *value, uint64_t *o
     *out = v;
     return BR_OK;
   }
-  if (o->kind == SET_BYTES) return br_fail(err, BR_INVALID, BR_BLAME_USER, "%s: %s", o->name, bad.message);
+  if (!number && o->kind == SET_BYTES) return br_fail(err, BR_INVALID, BR_BLAME_USER, "%s: %s", o->name, bad.message);
   return br_fail(err, BR_INVALID, BR_BLAME_USER, "%s must be %sbetween %llu and %llu%s, not %s", o->name,
                  o->zero ? "0 or " : "", (unsigned long long)o->least, (unsigned long long)o->most,
-                 o->kind == SET_MS ? " milliseconds" : "", value);
+                 o->kind == SET_MS      ? " milliseconds"
+                 : o->kind == SET_BYTES ? " bytes"
+                                        : "",
+                 value);
 }
 
 static br_status set_codec(const char *value, char out[8], br_error *err) {

@@ -36,6 +36,7 @@ uint64_t br_stage_rows(const br_stage_run *r) {
 }
 
 static bool input_used(const br_query *q, const br_stage_run *r, const br_stage_input *in) {
+  if (in->kind == BR_EX_BLOOM) return br_bloom_made(q, in);
   return in->kind != BR_EX_WAIT && (in->kind != BR_EX_FILTER || br_filter_pays(q, r, in));
 }
 
@@ -160,7 +161,7 @@ static void fill_ref(const br_query *q, const br_stage *s, const br_stage_input 
   ref->map_last = producer->n_tasks;
   if (in->kind == BR_EX_BROADCAST) {
     ref->last = producer->plan->partitions; /* several where a hash join became a broadcast join */
-  } else if (in->kind == BR_EX_HASH || in->kind == BR_EX_RANGE || in->kind == BR_EX_FILTER) {
+  } else if (in->kind == BR_EX_HASH || in->kind == BR_EX_RANGE || in->kind == BR_EX_FILTER || in->kind == BR_EX_KEYS) {
     if (s->rule == BR_TASKS_ONE || in->kind == BR_EX_FILTER) { /* all partitions, in order */
       ref->last = producer->plan->partitions;
     } else {

@@ -286,6 +286,7 @@ br_status br_functions_register(br_engine *e, br_error *err) {
   for (size_t i = 0; i < sizeof scalars / sizeof *scalars; i++) BR_TRY(br_scalar_register(e, &scalars[i], err));
   BR_TRY(br_download_register(e, err));
   BR_TRY(br_moments_register(e, err));
+  BR_TRY(br_bloom_register(e, err));
   for (size_t i = 0; i < sizeof macros / sizeof *macros; i++) {
     duckdb_result r;
     if (duckdb_query(e->helper, macros[i], &r) == DuckDBSuccess) {

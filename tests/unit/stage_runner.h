@@ -27,6 +27,13 @@ typedef struct sr_run {
 static size_t sr_split_tasks; /* how many ran in passes */
 static size_t sr_ranges;      /* how many conditions on ranges of filter keys there were */
 static size_t sr_in_place;    /* hash joins that ran as broadcast joins */
+static size_t sr_blooms;      /* tasks that read a Bloom filter */
+
+/* The engine's functions for Bloom filters, in SQL: of one bit a key, in a filter that finds few others. */
+#define SR_KEYS_BLOOM \
+  "CREATE OR REPLACE MACRO keys_bloom(h, blocks) AS bitstring_agg((h % 1048576)::INTEGER, 0, 1048575)"
+#define SR_KEYS_MAYBE \
+  "CREATE OR REPLACE MACRO keys_maybe(f, h) AS coalesce(get_bit(f, (h % 1048576)::INTEGER) = 1, false)"
 
 /* docs/one-task.md, when a test loaded it: each reason must stand there. */
 static const char *sr_reasons;
@@ -113,8 +120,10 @@ static inline int64_t sr_forward_task(const sr_run *r, const br_stage *s, size_t
 static inline void sr_input(sr_run *r, br_buf *b, const br_stage *s, size_t k, uint32_t task) {
   const br_stage_input *in = &s->inputs[k];
   const br_stage *p = &r->s->stages[in->producer];
-  bool whole = in->kind == BR_EX_FILTER || (in->kind == BR_EX_BROADCAST && r->in_place > 0);
-  if (in->kind != p->output && !(whole && p->output == BR_EX_HASH))
+  bool whole = in->kind == BR_EX_FILTER || in->kind == BR_EX_KEYS || (in->kind == BR_EX_BROADCAST && r->in_place > 0);
+  bool bloom = in->kind == BR_EX_BLOOM && p->makes_bloom && p->output == BR_EX_BROADCAST;
+  sr_blooms += bloom;
+  if (in->kind != p->output && !bloom && !(whole && p->output == BR_EX_HASH))
     sr_fail(r, "stage %u reads stage %u by another kind than it writes", s->id, p->id);
   int64_t only = in->kind == BR_EX_FORWARD ? sr_forward_task(r, s, k, task) : -1;
   int64_t part = in->kind == BR_EX_HASH || in->kind == BR_EX_RANGE ? (int64_t)task : -1;
@@ -392,7 +401,8 @@ static const sr_config sr_configs[] = {
            .sort_one_task_rows = 0,
            .two_step_aggregate = true,
            .run_time_filters = true,
-           .joins_in_place = true}},
+           .joins_in_place = true,
+           .bloom_filters = true}},
     {.name = "broadcast",
      .o = {.partitions = 3, .broadcast_bytes = 1e18, .sort_one_task_rows = 1e18, .two_step_aggregate = true}},
     {.name = "one",
@@ -408,7 +418,8 @@ static const sr_config sr_configs[] = {
            .broadcast_bytes = 0,
            .sort_one_task_rows = 0,
            .two_step_aggregate = false,
-           .run_time_filters = true},
+           .run_time_filters = true,
+           .bloom_filters = true},
      .passes = 3,
      .ranges_only = true},
 };
@@ -419,8 +430,10 @@ static inline char *sr_shape(const br_stages *s) {
   br_buf b = {0};
   size_t count[BR_EX_RESULT + 1] = {0};
   if (s->whole_query_reason) return br_strdup("whole query");
-  for (size_t i = 0; i < s->n_stages; i++) count[s->stages[i].output]++;
-  br_buf_printf(&b, "%zu stage%s", s->n_stages, s->n_stages == 1 ? "" : "s");
+  size_t n = 0; /* without those for Bloom filters */
+  for (size_t i = 0; i < s->n_stages; i++) count[s->stages[i].output] += !s->stages[i].makes_bloom;
+  for (size_t i = 0; i < s->n_stages; i++) n += !s->stages[i].makes_bloom;
+  br_buf_printf(&b, "%zu stage%s", n, n == 1 ? "" : "s");
   for (int k = 0; k < BR_EX_RESULT; k++)
     if (count[k]) br_buf_printf(&b, ", %s %zu", br_exchange_name((br_exchange_kind)k), count[k]);
   return br_buf_take(&b);

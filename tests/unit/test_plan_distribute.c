@@ -107,6 +107,8 @@ static int open_fixture(void **state) {
   assert_int_equal(duckdb_open(NULL, &f->db), DuckDBSuccess);
   assert_int_equal(duckdb_connect(f->db, &f->c), DuckDBSuccess);
   must(f->c, "SET threads = 1");
+  must(f->c, SR_KEYS_BLOOM);
+  must(f->c, SR_KEYS_MAYBE);
   *state = f;
   return 0;
 }
@@ -149,7 +151,7 @@ static void queries(void **state) {
   assert_int_equal(failed, 0);
   if (only || other) return;
   assert_true(count >= 150 && shapes >= 30);
-  assert_true(sr_split_tasks >= 100 && sr_ranges >= 100 && sr_in_place >= 100);
+  assert_true(sr_split_tasks >= 100 && sr_ranges >= 100 && sr_in_place >= 100 && sr_blooms >= 100);
 }
 
 /* ---- single plans */
@@ -246,9 +248,10 @@ static void chance_travels_downstream(void **state) {
 /* What nobody reads later is not stored. */
 static void unread_columns_stay(void **state) {
   fixture *f = *state;
+  br_distribute_options o = sr_configs[0].o;
+  o.bloom_filters = false;
   make_orders(f);
-  br_stages *s = cut(f, "SELECT a.k, count(*) FROM ord a JOIN ord b ON a.id = b.id WHERE b.price > 2 GROUP BY a.k",
-                     &sr_configs[0].o);
+  br_stages *s = cut(f, "SELECT a.k, count(*) FROM ord a JOIN ord b ON a.id = b.id WHERE b.price > 2 GROUP BY a.k", &o);
   for (size_t i = 0; i + 1 < s->n_stages; i++) assert_true(s->stages[i].n_columns <= 2);
   assert_int_equal(s->stages[0].n_columns + s->stages[1].n_columns,
                    3); /* b: its key alone, price is only filtered on */
@@ -347,6 +350,61 @@ static void ranges_of_filter_keys(void **state) {
     br_buf_free(&sql);
   }
   free(copy);
+}
+
+/* Bloom filters beside the keys: of those that are columns on both sides, hashed as the exchange hashes them. */
+static void bloom_filters_of_keys(void **state) {
+  fixture *f = *state;
+  static const struct {
+    const char *sql, *ours; /* NULL: none */
+  } cases[] = {{"SELECT * FROM ord a JOIN ord b ON a.id = b.k", "hash(t.c"},
+               {"SELECT * FROM ord a LEFT JOIN ord b ON a.id = b.k", "hash(t.c"},
+               {"SELECT * FROM ord a FULL JOIN ord b ON a.id = b.k", NULL},
+               {"SELECT * FROM ord a JOIN ord b ON a.id IS NOT DISTINCT FROM b.k", NULL},
+               {"SELECT * FROM ord a JOIN ord b ON a.id + 1 = b.k", NULL},
+               {"SELECT * FROM ord a JOIN ord b ON a.id = b.k AND a.k + 1 = b.id", "hash(t.c"},
+               {"SELECT * FROM ord a JOIN ord b ON a.id::VARCHAR = b.k::VARCHAR", NULL}};
+  br_distribute_options o = sr_configs[0].o;
+  make_orders(f);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    br_stages *s = cut(f, cases[i].sql, &o);
+    size_t made = 0, read = 0;
+    for (size_t k = 0; k < s->n_stages; k++) {
+      made += s->stages[k].makes_bloom;
+      for (size_t in = 0; in < s->stages[k].n_inputs; in++) {
+        if (s->stages[k].inputs[in].kind != BR_EX_BLOOM) continue;
+        read++;
+        if (!strstr(s->stages[k].sql, "keys_maybe((SELECT c0 FROM input(") || !strstr(s->stages[k].sql, cases[i].ours))
+          fail_msg("%s: %s", cases[i].sql, s->stages[k].sql);
+      }
+    }
+    if (made != (cases[i].ours != NULL) || read != made) fail_msg("%zu made, %zu read: %s", made, read, cases[i].sql);
+    br_stages_free(s);
+  }
+  o.bloom_rows = 1e6; /* more than are expected */
+  br_stages *s = cut(f, cases[0].sql, &o);
+  assert_int_equal(filters(s), 1);
+  for (size_t k = 0; k < s->n_stages; k++) assert_false(s->stages[k].makes_bloom);
+  br_stages_free(s);
+}
+
+/* A user's text may hold what looks like a mark, before and behind the real ones. */
+static void quoted_marks_are_texts(void **state) {
+  (void)state;
+  br_arena *a = br_arena_new();
+  const char *sql =
+      "SELECT '/* filter 1: */' AS a, \"/* range of filter 1 */\" FROM x t /* filter 1: */ SEMI JOIN input(1) f ON f.k "
+      "= "
+      "'it''s /* end of filter */' /* end of filter */ /* range of filter 1 */ || '/* end of filter */'";
+  const char *cut_out =
+      "SELECT '/* filter 1: */' AS a, \"/* range of filter 1 */\" FROM x t  WHERE false || '/* end of filter */'";
+  assert_string_equal(br_stage_without_filter(a, br_stage_with_range(a, sql, 1, "false"), 1), cut_out);
+  char *other = br_stage_renumber_filter(a, sql, 1, 2);
+  assert_string_equal(br_stage_without_filter(a, other, 1), other); /* there is none of this number */
+  assert_string_equal(br_stage_renumber_filter(a, other, 2, 1), sql);
+  assert_string_equal(br_stage_with_blocks(a, "SELECT '1 /* blocks */', f(1 /* blocks */)", 77),
+                      "SELECT '1 /* blocks */', f(77)");
+  br_arena_free(a);
 }
 
 static void a_range_takes_its_place(void **state) {
@@ -533,7 +591,9 @@ int main(void) {
                                      cmocka_unit_test(unread_columns_stay),
                                      cmocka_unit_test(filters_where_rows_may_go),
                                      cmocka_unit_test(ranges_of_filter_keys),
+                                     cmocka_unit_test(bloom_filters_of_keys),
                                      cmocka_unit_test(a_range_takes_its_place),
+                                     cmocka_unit_test(quoted_marks_are_texts),
                                      cmocka_unit_test(build_sides_ask_for_keys),
                                      cmocka_unit_test(a_filter_is_cut_out_whole),
                                      cmocka_unit_test(splittable_stages),

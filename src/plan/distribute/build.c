@@ -340,10 +340,11 @@ static char *renumbered(br_dist *d, const br_open *o, const char *sql) {
 /* The marks around a FILTER input's text carry its number too. By way of numbers that none has: an old one may be another's new one. */
 static const char *renumbered_filters(br_dist *d, const br_open *o, const char *sql) {
   for (uint32_t i = 0; i < o->n_inputs; i++)
-    if (o->inputs[i].kind == BR_EX_FILTER)
+    if (o->inputs[i].kind == BR_EX_FILTER || o->inputs[i].kind == BR_EX_BLOOM)
       sql = br_stage_renumber_filter(d->arena, sql, o->inputs[i].number, UINT32_MAX - i);
   for (uint32_t i = 0; i < o->n_inputs; i++)
-    if (o->inputs[i].kind == BR_EX_FILTER) sql = br_stage_renumber_filter(d->arena, sql, UINT32_MAX - i, i);
+    if (o->inputs[i].kind == BR_EX_FILTER || o->inputs[i].kind == BR_EX_BLOOM)
+      sql = br_stage_renumber_filter(d->arena, sql, UINT32_MAX - i, i);
   return sql;
 }
 

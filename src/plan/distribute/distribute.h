@@ -415,6 +415,7 @@ BR_MUST_USE br_status br_aggregate_part(br_dist *d, const br_node *n, br_drel *o
 #define BR_WHY_TABLE_FUNCTION "table function that can't be split"
 #define BR_WHY_IN_OUT_FUNCTION "table function over all rows of a relation"
 #define BR_WHY_LITTLE "small files"
+#define BR_WHY_BLOOM "one filter of all keys"
 #define BR_WHY_SCAN "scan that can't be split"
 
 #endif

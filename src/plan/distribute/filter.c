@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Run-time filters: the keys of a join's one side, once its stage has run, drop rows of the other before they are shuffled. Two of them:
- * the keys themselves (a semi join with a FILTER input), and their range, a condition on a column, which the coordinator writes into the
- * text. Both are marked: what doesn't pay by the true sizes goes (plan/stage/filters.c).
+ * Run-time filters: the keys of a join's one side, once its stage has run, drop rows of the other before they are shuffled. Three of them:
+ * the keys themselves (a semi join with a FILTER input), a Bloom filter of them (one row that a stage of its own makes, a BLOOM input), and
+ * their range, a condition on a column, which the coordinator writes into the text. All are marked: what doesn't pay by the true sizes goes
+ * (plan/stage/filters.c).
  *
- * A range is of values that are whole numbers inside: integers, dates, timestamps. NULLs are in no range, as they have no partners.
+ * A Bloom filter is of the hash that the rows are shuffled by, over columns alone: whatever meets in the join is hashed alike, or the
+ * exchange would be wrong already; a computed key that fails has to fail in the join. A range is of values that are whole numbers inside: integers, dates, timestamps. NULLs are in no range, as they have no partners.
  * Threads: none. Bounds: none.
  */
 #include "plan/distribute/distribute.h"
@@ -136,6 +138,79 @@ static void add_ranges(br_dist *d, br_open *o, uint32_t number, const br_node *s
   }
 }
 
+/* ---- Bloom filters */
+
+/* "hash(t.c0, t.c1, seed)" over the pairs of keys that are columns on both sides, and, of the stored ones, that none is NULL. How many
+ * pairs there are. */
+static size_t bloom_texts(br_dist *d, const br_hash_keys *own, const br_open *keyed, const char **ours,
+                          const char **theirs, const char **not_null) {
+  const br_stage_input *in = NULL;
+  br_buf a = {0}, b = {0}, c = {0};
+  size_t n = 0;
+  for (size_t i = 0; i < keyed->n_inputs && !in; i++)
+    if (keyed->inputs[i].kind == BR_EX_HASH && keyed->inputs[i].producer == keyed->key_producer) in = &keyed->inputs[i];
+  for (size_t i = 0; in && i < own->n && i < keyed->n_key_at && i < in->n_keys; i++) {
+    const br_split_key *key = &in->keys[i];
+    if (own->columns[i] < 0 || keyed->key_at[i] < 0 || !key->text || strcmp(key->hashed_as, own->hashed_as[i]) != 0)
+      continue;
+    n++;
+    br_buf_printf(&a, "%s, ", own->texts[i]);
+    br_buf_printf(&b, "%s, ", key->text);
+    br_buf_printf(&c, "%s(%s) IS NOT NULL", c.len ? " AND " : "", key->text);
+  }
+  *ours = br_arena_printf(d->arena, "hash(%s%s)", br_buf_cstr(&a), BR_HASH_SEED);
+  *theirs = br_arena_printf(d->arena, "hash(%s%s)", br_buf_cstr(&b), BR_HASH_SEED);
+  *not_null = br_arena_strdup(d->arena, br_buf_cstr(&c));
+  br_buf_free(&a);
+  br_buf_free(&b);
+  br_buf_free(&c);
+  return n;
+}
+
+/* The stage that makes the filter of what `producer` stores. */
+static uint32_t bloom_stage(br_dist *d, uint32_t producer, const char *hash, size_t n_keys, const char *not_null) {
+  static const char *types[] = {"BLOB"};
+  br_stage_input *in = br_arena_alloc(d->arena, sizeof *in);
+  br_stage s = {.id = (uint32_t)d->out->n_stages,
+                .types = types,
+                .n_columns = 1,
+                .inputs = in,
+                .n_inputs = 1,
+                .split_scan = -1,
+                .rule = BR_TASKS_ONE,
+                .output = BR_EX_BROADCAST,
+                .partitions = 1,
+                .makes_bloom = true,
+                .indeterminate = d->out->stages[producer].indeterminate,
+                .rows = 1,
+                .bytes = -1,
+                .one_task_reason = BR_WHY_BLOOM,
+                .label = "Bloom filter of the keys"};
+  uint32_t id;
+  *in = (br_stage_input){.producer = producer, .kind = BR_EX_KEYS, .n_keys = n_keys};
+  s.sql = br_arena_printf(d->arena, "SELECT keys_bloom(%s, " BR_BLOOM_BLOCKS ") AS c0\nFROM input(0) t\nWHERE %s", hash,
+                          not_null);
+  if (br_find_twin(d, &s, &id)) return id;
+  d->out->stages = br_grown(d, d->out->stages, &d->cap_stages, d->out->n_stages, sizeof *d->out->stages);
+  d->out->stages[d->out->n_stages++] = s;
+  return s.id;
+}
+
+/* The branch's rows whose keys may be among those of the other side. */
+static const char *with_bloom(br_dist *d, const br_branch *b, const br_hash_keys *own, const br_drel *other) {
+  const br_open *keyed = other->branches[0].open;
+  const char *ours, *theirs, *not_null;
+  bool wanted = d->o->bloom_filters && (d->o->bloom_rows <= 0 || other->rows >= d->o->bloom_rows);
+  size_t n = wanted ? bloom_texts(d, own, keyed, &ours, &theirs, &not_null) : 0;
+  if (n == 0) return b->sql;
+  uint32_t maker = bloom_stage(d, keyed->key_producer, theirs, n, not_null);
+  uint32_t number = br_open_input(d, b->open, maker, BR_EX_BLOOM, false);
+  return br_arena_printf(d->arena,
+                         "SELECT t.*\nFROM %s t " BR_FILTER_BEGIN
+                         " WHERE keys_maybe((SELECT c0 FROM input(%u)), %s) " BR_FILTER_END,
+                         br_block(d, b->sql), number, number, ours);
+}
+
 /* Give the keys that went through the exchange to every branch of r. */
 void br_add_filter(br_dist *d, br_drel *r, const br_node *side, const br_hash_keys *own, const br_drel *other) {
   const br_open *keyed = other->branches[0].open;
@@ -148,7 +223,8 @@ void br_add_filter(br_dist *d, br_drel *r, const br_node *side, const br_hash_ke
     add_ranges(d, o, number, r->n_branches == 1 ? side : NULL, own, keyed);
     branches[i] = r->branches[i];
     branches[i].sql = br_arena_printf(d->arena, "SELECT t.*\nFROM %s t%s " BR_FILTER_RANGE,
-                                      br_block(d, r->branches[i].sql), filter_text(d, own, keyed, number), number);
+                                      br_block(d, with_bloom(d, &r->branches[i], own, other)),
+                                      filter_text(d, own, keyed, number), number);
     branches[i].plain_read = -1;
     br_keep_sides(branches[i].open, r->branches[i].sql, branches[i].sql);
   }

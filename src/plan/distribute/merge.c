@@ -123,8 +123,7 @@ static int64_t followed(const br_stage *s) {
 
 static bool has_filter_or_bounds(const br_stage *s) {
   for (size_t i = 0; i < s->n_inputs; i++)
-    if (s->inputs[i].kind == BR_EX_FILTER || s->inputs[i].kind == BR_EX_BOUNDS || s->inputs[i].kind == BR_EX_WAIT)
-      return true;
+    if (s->inputs[i].kind == BR_EX_BOUNDS || br_exchange_helps(s->inputs[i].kind)) return true;
   return false;
 }
 

@@ -43,3 +43,7 @@ char *br_stage_renumber_filter(br_arena *arena, const char *sql, uint32_t input,
   return replaced(arena, out, br_arena_printf(arena, BR_FILTER_RANGE, input),
                   br_arena_printf(arena, BR_FILTER_RANGE, now));
 }
+
+char *br_stage_with_blocks(br_arena *arena, const char *sql, uint32_t blocks) {
+  return replaced(arena, sql, BR_BLOOM_BLOCKS, br_arena_printf(arena, "%u", blocks));
+}

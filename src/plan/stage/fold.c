@@ -17,11 +17,11 @@
 
 /* ---- texts */
 
-/* A mark of a FILTER input at `at`, with its new number. The length of the old one; 0: there is none. */
+/* A mark of a FILTER or BLOOM input at `at`, with its new number. The length of the old one; 0: there is none. */
 static size_t filter_mark(const br_stage *s, const char *at, const uint32_t *map, br_buf *b) {
   for (uint32_t i = 0; i < s->n_inputs && *at == '/'; i++) {
     char begin[64], range[64];
-    if (s->inputs[i].kind != BR_EX_FILTER) continue;
+    if (s->inputs[i].kind != BR_EX_FILTER && s->inputs[i].kind != BR_EX_BLOOM) continue;
     size_t n = (size_t)snprintf(begin, sizeof begin, BR_FILTER_BEGIN, i);
     size_t m = (size_t)snprintf(range, sizeof range, BR_FILTER_RANGE, i);
     if (!strncmp(at, begin, n)) {
@@ -112,8 +112,7 @@ bool br_stage_may_join_in_place(const br_stages *s, uint32_t producer, uint32_t 
   if (own->kind != BR_EX_HASH || own->ordered || own->side == 0) return false;
   for (size_t i = 0; i < r->n_inputs; i++) {
     const br_stage_input *in = &r->inputs[i];
-    if (in->kind == BR_EX_BROADCAST || in->kind == BR_EX_BOUNDS || in->kind == BR_EX_FILTER || in->kind == BR_EX_WAIT)
-      continue;
+    if (in->kind == BR_EX_BROADCAST || in->kind == BR_EX_BOUNDS || br_exchange_helps(in->kind)) continue;
     if (in->kind != BR_EX_HASH || in->ordered || s->stages[in->producer].fixed_partitions) return false;
     if (in == own) continue;
     if (in->side == own->side) return false; /* the parts of a UNION ALL */
@@ -128,15 +127,21 @@ static bool reads_by_hash(const br_stage *s, uint32_t producer) {
   return false;
 }
 
+/* The stage whose keys a FILTER or BLOOM input is made of. */
+static uint32_t keys_of(const br_stages *s, const br_stage_input *in) {
+  return in->kind == BR_EX_BLOOM ? s->stages[in->producer].inputs[0].producer : in->producer;
+}
+
 /* Without the filters whose keys the join itself reads now. */
-static br_stage without_filters_of(br_arena *arena, const br_stage *p, const br_stage *join) {
+static br_stage without_filters_of(br_arena *arena, const br_stages *s, const br_stage *p, const br_stage *join) {
   br_stage out = *p;
   uint32_t *map = br_arena_alloc(arena, (p->n_inputs + 1) * sizeof *map);
   const char **none = br_arena_alloc(arena, (p->n_inputs + 1) * sizeof *none);
   out.inputs = br_arena_alloc(arena, (p->n_inputs + 1) * sizeof *out.inputs);
   out.n_inputs = 0;
   for (size_t i = 0; i < p->n_inputs; i++) {
-    if (p->inputs[i].kind == BR_EX_FILTER && reads_by_hash(join, p->inputs[i].producer)) {
+    bool filter = p->inputs[i].kind == BR_EX_FILTER || p->inputs[i].kind == BR_EX_BLOOM;
+    if (filter && reads_by_hash(join, keys_of(s, &p->inputs[i]))) {
       out.sql = br_stage_with_range(arena, br_stage_without_filter(arena, out.sql, (uint32_t)i), (uint32_t)i, NULL);
       continue;
     }
@@ -182,7 +187,7 @@ static br_stage with_whole_sides(br_arena *arena, const br_stage *r, uint32_t in
 br_stage br_stage_join_in_place(br_arena *arena, const br_stages *s, uint32_t producer, uint32_t reader,
                                 uint32_t input) {
   const br_stage *r = &s->stages[reader];
-  br_stage p = without_filters_of(arena, &s->stages[producer], r), join = with_whole_sides(arena, r, input);
+  br_stage p = without_filters_of(arena, s, &s->stages[producer], r), join = with_whole_sides(arena, r, input);
   br_buf b = {0};
   br_buf_str(&b, "(SELECT ");
   for (size_t i = 0; i < p.n_columns; i++) br_buf_printf(&b, "%sc%zu", i ? ", " : "", i); /* not the partition */

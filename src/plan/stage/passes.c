@@ -53,8 +53,7 @@ bool br_stage_splittable(const br_stage *s) {
   if (s->rule != BR_TASKS_PARTITIONS || s->ordered_output || s->n_steps || br_stage_numbers_rows(s)) return false;
   for (size_t i = 0; i < s->n_inputs; i++) {
     const br_stage_input *in = &s->inputs[i];
-    if (in->kind == BR_EX_BROADCAST || in->kind == BR_EX_BOUNDS || in->kind == BR_EX_FILTER || in->kind == BR_EX_WAIT)
-      continue;
+    if (in->kind == BR_EX_BROADCAST || in->kind == BR_EX_BOUNDS || br_exchange_helps(in->kind)) continue;
     if (in->kind != BR_EX_HASH || in->ordered) return false;
     if (any && in->n_keys != n_keys) return false;
     n_keys = in->n_keys;

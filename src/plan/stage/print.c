@@ -8,8 +8,8 @@
 #include <string.h>
 
 const char *br_exchange_name(br_exchange_kind k) {
-  static const char *const names[] = {"FORWARD", "HASH",   "RANGE", "SINGLE", "BROADCAST",
-                                      "BOUNDS",  "FILTER", "WAIT",  "RESULT"};
+  static const char *const names[] = {"FORWARD", "HASH", "RANGE", "SINGLE", "BROADCAST", "BOUNDS",
+                                      "FILTER",  "WAIT", "KEYS",  "BLOOM",  "RESULT"};
   return (size_t)k < sizeof names / sizeof *names ? names[k] : "?";
 }
 
@@ -52,6 +52,10 @@ static void print_exchange(br_buf *out, const br_stage *producer, const br_stage
                   in->n_ranges ? "; what lies between the least and the greatest" : "");
   else if (in->kind == BR_EX_WAIT)
     br_buf_str(out, " (the join's other side: if it turns out small, this stage goes into the join)");
+  else if (in->kind == BR_EX_KEYS)
+    br_buf_str(out, " (if they turn out many, and few beside the rows that they would meet)");
+  else if (in->kind == BR_EX_BLOOM)
+    br_buf_str(out, " (a filter of the same keys, if it was made)");
   else if (producer->why)
     br_buf_printf(out, " (%s)", producer->why);
   br_buf_char(out, '\n');

@@ -20,6 +20,9 @@ typedef enum br_exchange_kind {
                  * that the coordinator takes away (br_stage_without_filter) when the true sizes don't pay for it */
   BR_EX_WAIT, /* a HASH output that is not read: how large it is decides whether this stage goes into the join that reads it
                 * (fold.c). The last inputs of a stage, dropped once that is known */
+  BR_EX_KEYS, /* a HASH output whose keys are all read by the one task that makes a Bloom filter of them, if it pays */
+  BR_EX_BLOOM, /* like broadcast: the one row of such a task, a filter of the keys of a join's other side; a help like FILTER, which is
+                * taken away when the filter was not made */
   BR_EX_RESULT /* to the caller */
 } br_exchange_kind;
 
@@ -56,7 +59,7 @@ typedef struct br_stage_input {
       side; /* HASH: not 0: what several tasks make of parts of this side's rows (all inputs of that number), each with all rows of
                   * the other inputs' same partition, is together what one makes of all of them */
   const br_split_key *keys; /* HASH: of the exchange, in hash order */
-  size_t n_keys;
+  size_t n_keys;            /* KEYS: how many go into the filter */
   const br_filter_key *
       ranges; /* FILTER: of those keys that have an order which can be told in numbers; BROADCAST: that have a source too */
   size_t n_ranges;
@@ -118,6 +121,8 @@ typedef struct br_stage {
   bool ordered_output;
   bool indeterminate;
   bool chance; /* indeterminate by its own text, whatever it reads */
+  bool
+      makes_bloom; /* its one input is KEYS, its one row a Bloom filter of BR_BLOOM_BLOCKS; has a task only if that pays */
   uint64_t
       enough_rows; /* 0: all of its rows are wanted. Else so many of any of its tasks, and of the other stages with the same
                          * enough_of, are all that is wanted: a task that starts when they are there may give none. Only where a
@@ -144,6 +149,8 @@ typedef struct br_distribute_options {
   bool two_step_aggregate;
   bool run_time_filters;   /* FILTER inputs where a join's other side may be much smaller */
   bool joins_in_place;     /* and WAIT inputs, where there is no filter */
+  bool bloom_filters;      /* BLOOM inputs beside FILTER inputs, */
+  double bloom_rows;       /* where the other side has this many estimated rows; 0: always */
   uint32_t spread;         /* tasks that few rows of one task are spread over for users' functions; 0, 1: not */
   const br_udf *functions; /* that the plan calls: br_plan_steps has had its turn */
   size_t n_functions;
@@ -159,19 +166,27 @@ void br_stages_free(br_stages *s);
 void br_stages_print(const br_stages *s, br_buf *out);
 json_t *br_stages_json(const br_stages *s);
 const char *br_exchange_name(br_exchange_kind k); /* "HASH" */
-const char *br_task_rule_name(br_task_rule r);    /* "one a split" */
+/* None of the stage's rows come from such an input: it decides which of them are left out, or what becomes of the stage. */
+static inline bool br_exchange_helps(br_exchange_kind k) {
+  return k == BR_EX_FILTER || k == BR_EX_BLOOM || k == BR_EX_WAIT;
+}
+const char *br_task_rule_name(br_task_rule r); /* "one a split" */
 
-/* ---- filters.c: in a stage's SQL the text of FILTER input k stands between the first two, k behind the first: it may be cut out
- * whole. At the third a condition on the range of its keys may be put in. All in the arena. */
+/* ---- filters.c: in a stage's SQL the text of FILTER or BLOOM input k stands between the first two, k behind the first: it may be cut out
+ * whole. At the third a condition on the range of a FILTER's keys may be put in. What stands in quotes is no mark. All in the arena. */
 #define BR_FILTER_BEGIN "/* filter %u: */"
 #define BR_FILTER_END "/* end of filter */"
 #define BR_FILTER_RANGE "/* range of filter %u */"
+/* Stands for how many blocks of 32 bytes a Bloom filter gets; one, as it stands. */
+#define BR_BLOOM_BLOCKS "1 /* blocks */"
 /* The SQL without the text of that input. */
 char *br_stage_without_filter(br_arena *arena, const char *sql, uint32_t input);
 /* The SQL with the condition there; NULL: with nothing. */
 char *br_stage_with_range(br_arena *arena, const char *sql, uint32_t input, const char *condition);
 /* The same marks with another number. */
 char *br_stage_renumber_filter(br_arena *arena, const char *sql, uint32_t input, uint32_t now);
+/* The SQL of a stage that makes a Bloom filter, of this many blocks. */
+char *br_stage_with_blocks(br_arena *arena, const char *sql, uint32_t blocks);
 
 /* Partition number as SQL over columns cN: `CAST(hash(c0, c1, <seed>) % 16 AS INTEGER)`. One seed for the engine. */
 #define BR_HASH_SEED "7640891576956012809::UBIGINT"
