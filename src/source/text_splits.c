@@ -528,6 +528,16 @@ static br_status make_parts(splitting *s, uint64_t target, br_error *err) {
   return BR_OK;
 }
 
+/* All of it is no more than a part: then the call is one as it was written, and no file need be looked into. */
+static bool is_one_part(const splitting *s, uint64_t target) {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < s->n_files; i++) {
+    if (!s->files[i].local) return false;
+    bytes += weight(&s->files[i]);
+  }
+  return bytes <= target;
+}
+
 static br_status understand(splitting *s, br_error *err) {
   check_options(s);
   if (s->n_files > FILES_MOST) s->why = "more files than are looked at";
@@ -562,7 +572,7 @@ br_status br_text_split(br_session *session, const char *call, uint64_t target_b
     goto done;
   }
   BR_TRY_GOTO(list_files(&s, err));
-  if (target_bytes) {
+  if (target_bytes && !is_one_part(&s, target_bytes)) {
     BR_TRY_GOTO(understand(&s, err));
     if (!s.why) BR_TRY_GOTO(make_parts(&s, target_bytes, err));
   }

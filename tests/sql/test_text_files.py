@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+import time
 
 import duckdb
 import pytest
@@ -186,3 +187,19 @@ def test_random_files(cutting, tmp_path):
         make_csv(path, draw.randrange(1, 1500), seed, delimiter=delimiter, escape=escape, end=end, quote_all=escape is not None or draw.random() < 0.5)
         escaped = "'\\'" if escape else "'\"'"
         same(cutting, f"SELECT * FROM read_csv('{path}', delim = '{delimiter}', quote = '\"', escape = {escaped}, header = true)")
+
+
+def test_many_files_that_are_one_part(tmp_path):
+    """Nobody looks into each of them before the task that reads them all does."""
+    for i in range(900):
+        (tmp_path / f"{i:03}.csv").write_text(f"i,s\n{i},row {i}\n{-i},\n")
+    sql = f"SELECT count(*) AS n, sum(i) AS i, count(s) AS s FROM '{tmp_path}/*.csv'"
+    begin = time.monotonic()
+    want = duckdb.connect().execute(sql).fetchall()
+    read = time.monotonic() - begin
+    with brantlib.Session(workers=2, threads=1, distribute="always") as s:
+        s.explain("SELECT 1")
+        begin = time.monotonic()
+        s.explain(sql)
+        assert time.monotonic() - begin < 2 * read + 1
+        assert [tuple(r.values()) for r in s.run(sql)[0].to_pylist()] == want
