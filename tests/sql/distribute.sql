@@ -337,6 +337,14 @@ select x, count(*) from (select a x from t union all select v from dup) join t2 
 select 1 x union all select 2 union all select 2;
 select count(*) from (select * from (select a from t union all select v from dup) where a > 5);
 select x.a, y.a from (select a from t union all select a from t2) x join (select a from t2 union all select v from dup) y on x.a = y.a;
+-- each part of a union is joined where it is
+-- broadcast: 4 stages, HASH 2, BROADCAST 1
+select x.k, count(*), sum(t2.v) from (select a, k from t union all select v, k from dup) x join t2 on x.k = t2.k group by x.k;
+-- broadcast: 4 stages, FORWARD 2, BROADCAST 1
+select x.a, x.k from (select a, k from t where a > 7 union all select v, k from dup) x where x.k not in (select k from t2 where k is not null and v < 2);
+select x.a, y.b from (select a, k from t union all select v, k from dup union all select 5, 2) x left join t2 y on x.k = y.k and y.v > 3;
+select x.a, y.c from (select a, k from t union all select v, k from dup) x join (values (1, 'x'), (2, 'y'), (null, 'z')) y(k, c) on x.k = y.k;
+select x.a, x.k in (select k from t2) from (select a, k from t union all select y, x from nulls) x;
 
 -- order, top-n, limit
 -- @ordered

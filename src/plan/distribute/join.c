@@ -208,27 +208,56 @@ static void ask_not_null(br_dist *d, const br_node *n, bool right, br_drel *move
   }
 }
 
+/* How the side that each task has comes there. */
+typedef enum moved_by { MOVED_CONSTANT, MOVED_READ, MOVED_BROADCAST } moved_by;
+
+static br_status join_part(br_dist *d, const br_node *n, const join_kind *kind, br_drel *part, br_drel *moved,
+                           bool right, moved_by by, br_drel *out, br_error *err) {
+  static const char *const how[] = {"", " (%s side read)", " (%s side broadcast)"};
+  bool unmatched_unseen = !strcmp(kind->name, "INNER") || !strcmp(kind->name, right ? "SEMI" : "RIGHT_SEMI");
+  if (by != MOVED_CONSTANT && unmatched_unseen && n->kind != BR_NODE_CROSS && n->kind != BR_NODE_ASOF_JOIN) {
+    if (n->kind == BR_NODE_JOIN && by == MOVED_BROADCAST) BR_TRY(br_range_broadcast(d, n, moved, part, right, err));
+    ask_not_null(d, n, right, moved);
+  }
+  return join_here(d, n, kind, right ? part : moved, right ? moved : part,
+                   br_arena_printf(d->arena, how[by], right ? "right" : "left"), out, err);
+}
+
+/* Each part of a UNION ALL is joined where it is: its rows need not come together for it. */
+static br_status join_parts(br_dist *d, const br_node *n, const join_kind *kind, br_drel *l, br_drel *r, bool right,
+                            moved_by by, br_drel *out, br_error *err) {
+  br_drel *moved = right ? r : l, *stays = right ? l : r;
+  if (stays->n_branches == 1) return join_part(d, n, kind, stays, moved, right, by, out, err);
+  br_branch *joined = br_arena_alloc(d->arena, stays->n_branches * sizeof *joined);
+  for (size_t i = 0; i < stays->n_branches; i++) {
+    br_drel part = *stays, other = *moved;
+    br_branch again = moved->branches[0];
+    again.open = br_open_merge(d, again.open, br_open_new(d, BR_RULE_NONE));
+    other.branches = &again;
+    part.branches = &stays->branches[i];
+    part.n_branches = 1;
+    BR_TRY(join_part(d, n, kind, &part, &other, right, by, out, err));
+    joined[i] = out->branches[0];
+  }
+  out->branches = joined;
+  out->n_branches = stays->n_branches;
+  br_no_clustering(out);
+  return BR_OK;
+}
+
 static br_status broadcast_join(br_dist *d, const br_node *n, const join_kind *kind, br_drel *l, br_drel *r, bool right,
                                 const char *why, br_drel *out, br_error *err) {
   br_drel *moved = right ? r : l, *stays = right ? l : r;
-  BR_TRY(br_one_branch(d, stays, err));
+  moved_by by = MOVED_CONSTANT;
   if (br_is_one(stays)) {
     br_one_task(stays, BR_WHY_CONSTANTS);
     BR_TRY(br_exchange_single(d, moved, stays->branches[0].open->reason, false, err));
     return join_here(d, n, kind, l, r, "", out, err);
   }
-  bool constant = br_is_constant(moved), little = !constant && br_is_little(d, moved);
-  if (little)
-    br_each_reads(d, moved);
-  else
-    BR_TRY(br_exchange_broadcast(d, moved, why, err));
-  bool unmatched_unseen = !strcmp(kind->name, "INNER") || !strcmp(kind->name, right ? "SEMI" : "RIGHT_SEMI");
-  if (!constant && unmatched_unseen && n->kind != BR_NODE_CROSS && n->kind != BR_NODE_ASOF_JOIN) {
-    if (n->kind == BR_NODE_JOIN && !little) BR_TRY(br_range_broadcast(d, n, moved, stays, right, err));
-    ask_not_null(d, n, right, moved);
-  }
-  const char *how = little ? " (%s side read)" : " (%s side broadcast)";
-  return join_here(d, n, kind, l, r, br_arena_printf(d->arena, how, right ? "right" : "left"), out, err);
+  if (!br_is_constant(moved)) by = br_is_little(d, moved) ? MOVED_READ : MOVED_BROADCAST;
+  if (by == MOVED_READ) br_each_reads(d, moved);
+  if (by == MOVED_BROADCAST) BR_TRY(br_exchange_broadcast(d, moved, why, err));
+  return join_parts(d, n, kind, l, r, right, by, out, err);
 }
 
 /* The order of pairs in which r is hashed already; false: it isn't. */
@@ -451,8 +480,7 @@ br_status br_join(br_dist *d, const br_node *n, br_drel *l, br_drel *r, br_drel 
   if (!kind) return br_fail(err, BR_UNSUPPORTED, BR_BLAME_NONE, "join type %s", br_j_str(n->json, "join_type"));
   if (br_is_one(l) && br_is_one(r)) return join_here(d, n, kind, l, r, "", out, err);
   if ((br_is_constant(r) && kind->right_may_broadcast) || (br_is_constant(l) && kind->left_may_broadcast)) {
-    BR_TRY(br_one_branch(d, br_is_constant(r) ? l : r, err));
-    return join_here(d, n, kind, l, r, "", out, err);
+    return join_parts(d, n, kind, l, r, br_is_constant(r), MOVED_CONSTANT, out, err);
   }
   br_one_task(l, BR_WHY_CONSTANTS);
   br_one_task(r, BR_WHY_CONSTANTS);
