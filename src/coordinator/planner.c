@@ -676,25 +676,48 @@ static br_status plan_text(brant_session *s, const char *sql, br_planned *planne
   return br_session_plan(s->db, sql, planned, err); /* its errors show the user's own text */
 }
 
-/* The plan of out->sql; NULL where it can't be read, and planned says why. */
+static br_status estimate(brant_session *s, const br_planned *planned, br_plan *plan, br_error *err) {
+  char *explain = NULL;
+  BR_TRY(br_session_estimates(s->db, planned, &explain, err));
+  br_status status = explain != NULL ? br_plan_estimate(plan, explain, err) : BR_OK;
+  free(explain);
+  return status;
+}
+
+static bool reads_kind(br_plan *plan, const br_node *n, br_scan_kind kind) {
+  br_scan scan;
+  bool is_scan = false;
+  br_error ignored;
+  if (n->kind == BR_NODE_GET && br_scan_of(plan->arena, n, &is_scan, &scan, &ignored) == BR_OK && is_scan &&
+      scan.kind == kind)
+    return true;
+  for (size_t i = 0; i < n->n_children; i++)
+    if (reads_kind(plan, n->children[i], kind)) return true;
+  return false;
+}
+
+/* The plan of out->sql; NULL where it can't be read, and planned says why. *estimated: with rows, which what runs here does without,
+ * unless the size of a table is known by them alone. */
 static br_status plan_statement(brant_session *s, const br_prepared *out, br_planned *planned, br_plan **plan,
-                                uint64_t *bytes, br_error *err) {
+                                uint64_t *bytes, bool *estimated, br_error *err) {
   BR_TRY(plan_text(s, out->sql, planned, err));
   BR_TRY(br_session_check_interrupt(s, err));
   if (planned->refused != NULL) return BR_OK;
-  br_status status = br_plan_parse(planned->json, planned->explain_json, plan, err);
+  br_status status = br_plan_parse(planned->json, NULL, plan, err);
   if (status == BR_UNSUPPORTED) {
     planned->refused = br_strdup(err->message);
     return BR_OK;
   }
   BR_TRY(status);
+  *estimated = reads_kind(*plan, (*plan)->root, BR_SCAN_TABLE);
+  if (*estimated) BR_TRY(estimate(s, planned, *plan, err));
   *bytes = 0; /* of what is read, views included, instead of what the text names */
   return plan_bytes(s, (*plan)->root, (*plan)->arena, bytes, err);
 }
 
 /* Planned again as several, if it is a SUMMARIZE that gains by it. */
 static br_status spread_summarize(brant_session *s, br_prepared *out, br_planned *planned, br_plan **plan,
-                                  uint64_t *bytes, br_error *err) {
+                                  uint64_t *bytes, bool *estimated, br_error *err) {
   char *text = NULL;
   if (*plan == NULL || !br_is_summarize(out->sql)) return BR_OK;
   BR_TRY(br_session_workers(s, err));
@@ -706,23 +729,25 @@ static br_status spread_summarize(brant_session *s, br_prepared *out, br_planned
   br_planned_free(planned);
   *plan = NULL;
   *planned = (br_planned){0};
-  return plan_statement(s, out, planned, plan, bytes, err);
+  return plan_statement(s, out, planned, plan, bytes, estimated, err);
 }
 
 br_status br_prepare(brant_session *s, const char *sql, bool force, br_prepared *out, br_error *err) {
   br_planned planned = {0};
   br_plan *plan = NULL;
   uint64_t bytes = 0;
+  bool estimated = false;
   br_status status = BR_OK;
   *out = (br_prepared){0};
   BR_TRY_GOTO(br_source_rewrite(s->db, s->source, sql, &out->sql, &bytes, err));
   uint64_t bound = br_functions_bound(s->functions);
-  BR_TRY_GOTO(plan_statement(s, out, &planned, &plan, &bytes, err));
+  BR_TRY_GOTO(plan_statement(s, out, &planned, &plan, &bytes, &estimated, err));
   out->top_n_in_join = plan != NULL && joins_top_n(plan->root, false);
   bool calls = br_functions_bound(s->functions) != bound;
   bool here = decide_here(s, plan, &planned, bytes, force, calls, out);
   if (calls) BR_TRY_GOTO(refuse_calls(out, &planned, err));
-  if (!here && !calls) BR_TRY_GOTO(spread_summarize(s, out, &planned, &plan, &bytes, err));
+  if (!here && !calls) BR_TRY_GOTO(spread_summarize(s, out, &planned, &plan, &bytes, &estimated, err));
+  if (!here && plan != NULL && !estimated) BR_TRY_GOTO(estimate(s, &planned, plan, err));
   if (!here) status = distribute_query(s, plan, &planned, bytes, calls, out, err);
 done:
   br_plan_free(plan);

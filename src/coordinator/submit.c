@@ -181,6 +181,21 @@ static br_status submit_own(brant_query *q, const char *sql, bool *done, br_erro
   return status;
 }
 
+/* Planned without another look at it; what is wrong with it is said of the caller's own text. */
+static br_status submit_select(brant_query *q, const char *sql, bool seen, br_error *err) {
+  br_statement kind;
+  br_error own;
+  br_error_clear(&own);
+  br_status status = br_prepare(q->session, sql, false, &q->plan, err);
+  if (status != BR_OK && !seen && err->blame == BR_BLAME_USER && status != BR_CANCELLED &&
+      br_session_classify(q->session->db, sql, &kind, &own) != BR_OK) {
+    *err = own;
+    status = (br_status)own.code;
+  }
+  BR_TRY(status);
+  return q->plan.local ? start_local(q, err) : br_handle_start(q, err);
+}
+
 static br_status submit_plain(brant_query *q, const char *sql, br_error *err) {
   br_statement kind;
   br_explain_request x;
@@ -189,14 +204,14 @@ static br_status submit_plain(brant_query *q, const char *sql, br_error *err) {
   if (!done) BR_TRY(submit_own(q, sql, &done, err));
   if (done) return BR_OK;
   BR_TRY(br_session_check_writable(q->session, sql, err));
+  if (br_sql_is_select(sql)) return submit_select(q, sql, false, err);
   BR_TRY(br_session_classify(q->session->db, sql, &kind, err));
   if (kind == BR_STMT_COPY) BR_TRY(start_copying(q, sql, false, err));
   if (q->copying != NULL) return BR_OK;
   if (kind == BR_STMT_DDL || kind == BR_STMT_OTHER) BR_TRY(run_stored(q, kind, sql, &done, err));
   if (done) return BR_OK;
   if (kind != BR_STMT_SELECT) return run_other(q, kind, sql, err);
-  BR_TRY(br_prepare(q->session, sql, false, &q->plan, err));
-  return q->plan.local ? start_local(q, err) : br_handle_start(q, err);
+  return submit_select(q, sql, true, err);
 }
 
 static br_status submit(brant_query *q, const char *sql, br_error *err) {

@@ -72,7 +72,7 @@ br_status br_summarize_spread(brant_session *s, const char *sql, size_t groups, 
   char *rows = rows_of(p);
   br_status status;
   BR_TRY_GOTO(br_session_plan(s->db, rows, &planned, err));
-  if (planned.refused != NULL || br_plan_parse(planned.json, planned.explain_json, &plan, err) != BR_OK) goto done;
+  if (planned.refused != NULL || br_plan_parse(planned.json, NULL, &plan, err) != BR_OK) goto done;
   if (groups > planned.columns) groups = planned.columns;
   if (groups > 1 && only_read(plan->root) && unique(planned.names, planned.columns))
     *out = in_groups(rows, planned.names, planned.columns, groups);

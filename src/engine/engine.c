@@ -128,14 +128,17 @@ br_status br_session_open(br_engine *e, br_session **out, br_error *err) {
   BR_ASSERT(br_map_put(e->sessions, s->id, s) == NULL);
   pthread_mutex_unlock(&e->mutex);
   /* Progress is counted, and printed nowhere. */
-  static const char *const settings[] = {"SET enable_progress_bar_print = false", "SET enable_progress_bar = true",
-                                         "SET progress_bar_time = 0"};
-  for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
-    br_status status = br_session_execute(s, settings[i], err);
-    if (status != BR_OK) {
-      br_session_close(s);
-      return status;
-    }
+  duckdb_result r;
+  duckdb_state state = duckdb_query(s->con,
+                                    "SET enable_progress_bar_print = false; SET enable_progress_bar = true; "
+                                    "SET progress_bar_time = 0",
+                                    &r);
+  br_status status = BR_OK;
+  if (state != DuckDBSuccess) status = br_duckdb_fail(err, duckdb_result_error_type(&r), duckdb_result_error(&r));
+  duckdb_destroy_result(&r);
+  if (status != BR_OK) {
+    br_session_close(s);
+    return status;
   }
   *out = s;
   return BR_OK;

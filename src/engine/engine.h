@@ -39,7 +39,8 @@ BR_MUST_USE br_status br_sql_split(const char *script, char ***texts, size_t **o
 /* Past the run of spaces, the comment or the one token at p (*p is not 0): quoted texts and names are one token. For those who
  * look for a place in a text, not for its meaning. */
 const char *br_sql_skip(const char *p);
-bool br_sql_is_blank(const char *p); /* a space or a comment starts at p */
+bool br_sql_is_blank(const char *p);    /* a space or a comment starts at p */
+bool br_sql_is_select(const char *sql); /* by its words, if it is a statement at all; false: perhaps */
 typedef enum br_statement {
   BR_STMT_SELECT,
   BR_STMT_SETTING,
@@ -68,16 +69,18 @@ void br_table_free(br_table *t);
 
 /* ---- planning */
 typedef struct br_planned {
-  char *json;         /* json_serialize_plan(sql, optimize := true), settings of plan-json */
-  char *explain_json; /* EXPLAIN (FORMAT json) of the same text, for estimated cardinalities */
-  char **names;       /* of the result's columns, from the prepared statement */
-  char **types;       /* SQL types of the result's columns */
-  size_t columns;     /* 0 if the text stands for several statements (PIVOT without IN): those are always refused */
-  char *refused;      /* not NULL: DuckDB can't serialise this plan, and why (json is NULL then); not an error */
+  char *json;     /* json_serialize_plan(sql, optimize := true), settings of plan-json */
+  char *text;     /* that it is the plan of; NULL without one */
+  char **names;   /* of the result's columns, as DuckDB calls them */
+  char **types;   /* SQL types of the result's columns */
+  size_t columns; /* 0 if the text stands for several statements (PIVOT without IN): those are always refused */
+  char *refused;  /* not NULL: DuckDB can't serialise this plan, and why (json is NULL then); not an error */
 } br_planned;
 /* Plans on this session, with its views and settings; the optimizer switches are set for the call and put back after it. */
 BR_MUST_USE br_status br_session_plan(br_session *s, const char *sql, br_planned *out, br_error *err);
 void br_planned_free(br_planned *p);
+/* EXPLAIN (FORMAT json) of a plan's text, for estimated cardinalities: DuckDB optimises it once more. */
+BR_MUST_USE br_status br_session_estimates(br_session *s, const br_planned *p, char **explain_json, br_error *err);
 
 /* A scalar function of any arguments that exists for planning alone: running it fails with `message`. It counts as volatile, so that
  * a plan keeps each call where it was written. *bound grows by each call in a text that is bound; it must outlive the engine. */
@@ -146,7 +149,7 @@ BR_MUST_USE br_status br_session_stream_over(br_session *s, const char *sql, con
 typedef struct br_run_sink {
   void *arg;
   /* Once, before rows, also when there will be none: the columns of the SQL, trailing partition number or sort key
-   * included. The names are c0, c1, ... (COPY's binding gives types only). */
+   * included. The names are c0, c1, ... (COPY's binding gives types only). While the statement is bound: not for the session. */
   br_status (*open)(void *arg, const br_schema *columns, br_error *err);
   /* A DuckDB thread starts / writes rows / ends. write may be called with different states on several threads at once. */
   br_status (*thread_begin)(void *arg, void **state, br_error *err);

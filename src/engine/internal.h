@@ -149,6 +149,8 @@ struct br_run_ctx {
 };
 /* A callback failed: keep the first error whole, wake the inputs. */
 void br_run_store(br_run_ctx *c, const br_error *err);
+/* The sink, for the types that were bound. */
+BR_MUST_USE br_status br_run_open(br_run_ctx *c, br_error *err);
 /* True if callbacks must stop; text says why. */
 bool br_run_stopped(br_run_ctx *c, const char **text);
 

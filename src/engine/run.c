@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One task: its SQL over its inputs into its sink.
- * Order: prepare the inputs, prepare the COPY (binds, plans), open the sink, execute, end the sink's states.
+ * Order: prepare the inputs, prepare the COPY (parses), start it (binds, opens the sink, plans), execute, end the sink's states.
  * Threads: the session's user; callbacks run on DuckDB's threads too. Bounds: those of input.c and sink.c; waits inside callbacks
  * end by cancel.
  */
@@ -44,32 +44,34 @@ static br_status check(const br_run *run, br_error *err) {
   return BR_OK;
 }
 
-static char *copy_sql(const br_run *run, const char *target) {
-  br_buf sql = {0};
-  br_buf_printf(&sql, "COPY (%s\n) TO ", run->sql);
-  br_buf_sql_literal(&sql, target, strlen(target));
-  br_buf_str(&sql, run->ordered ? " (FORMAT brant, USE_TMP_FILE false)"
-                                : " (FORMAT brant, PER_THREAD_OUTPUT true, OVERWRITE_OR_IGNORE true)");
-  return br_buf_take(&sql);
+/* The target is a parameter: a statement that reads files is planned anew whenever it starts, and until its parameters have values
+ * DuckDB does not bind it at all (a COPY's target comes first). So it is planned once. */
+static char *copy_sql(const br_run *run) {
+  return br_asprintf("COPY (%s\n) TO $1 %s", run->sql,
+                     run->ordered ? "(FORMAT brant, USE_TMP_FILE false)"
+                                  : "(FORMAT brant, PER_THREAD_OUTPUT true, OVERWRITE_OR_IGNORE true)");
 }
 
-static br_status open_sink(br_run_ctx *c, br_error *err) {
-  if (!c->n_types)
-    return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "DuckDB planned the task without binding its output");
+br_status br_run_open(br_run_ctx *c, br_error *err) {
   BR_TRY(br_types_schema(c->session->engine, c->types, NULL, NULL, c->n_types, &c->schema, err));
   BR_TRY(br_vec_plan_new(c->types, c->n_types, c->schema, &c->plan, err));
   return c->run->sink->open(c->run->sink->arg, c->schema, err);
 }
 
-/* Prepared, and started: DuckDB plans the statement at its start once more, so the gate is left after that only. */
+static br_status set_target(duckdb_prepared_statement ps, const char *target, br_error *err) {
+  if (duckdb_bind_varchar(ps, 1, target) == DuckDBSuccess) return BR_OK;
+  return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "the text of a task has parameters");
+}
+
+/* The gate is left once it is planned: another task may wait for it that gives this one its rows. */
 static br_status start_copy(br_run_ctx *c, const char *target, duckdb_prepared_statement *ps,
                             duckdb_pending_result *pending, br_error *err) {
   br_session *s = c->session;
-  char *sql = copy_sql(c->run, target);
+  char *sql = copy_sql(c->run);
   br_status status = br_gate_enter(s, c->run->ordered ? BR_MODE_DEFAULT : BR_MODE_UNORDERED, err);
   if (status == BR_OK) {
     status = br_stmt_prepare(s, sql, ps, err);
-    if (status == BR_OK) status = open_sink(c, err);
+    if (status == BR_OK) status = set_target(*ps, target, err);
     if (status == BR_OK) status = br_stmt_start(s, *ps, false, pending, err);
     br_gate_leave(s);
   }

@@ -6,6 +6,7 @@
 #include "engine/internal.h"
 #include <ctype.h>
 #include <string.h>
+#include <strings.h>
 
 static bool ident_start(unsigned char c) { return isalpha(c) || c == '_' || c >= 0x80; }
 static bool ident_part(unsigned char c) { return ident_start(c) || isdigit(c) || c == '$'; }
@@ -113,6 +114,32 @@ br_status br_sql_split(const char *script, char ***texts, size_t **offsets, size
   return BR_OK;
 }
 
+static bool is_one_of(const char *p, size_t n, const char *const *words, size_t n_words) {
+  for (size_t i = 0; i < n_words; i++)
+    if (strlen(words[i]) == n && strncasecmp(p, words[i], n) == 0) return true;
+  return false;
+}
+
+bool br_sql_is_select(const char *sql) {
+  static const char *const first[] = {"SELECT", "FROM", "VALUES", "WITH"}, *const after_with[] = {"INSERT", "UPDATE",
+                                                                                                  "DELETE", "MERGE",
+                                                                                                  "COPY"};
+  bool begun = false, with = false;
+  int depth = 0;
+  for (const char *p = sql, *next; *p; p = next) {
+    next = br_sql_skip(p);
+    if (br_sql_is_blank(p)) continue;
+    size_t n = (size_t)(next - p);
+    if (!begun && !is_one_of(p, n, first, 4)) return false;
+    if (!begun) with = is_one_of(p, n, first + 3, 1);
+    if (!with) return true;
+    begun = true;
+    depth += *p == '(' ? 1 : *p == ')' ? -1 : 0;
+    if (depth == 0 && is_one_of(p, n, after_with, 5)) return false;
+  }
+  return begun;
+}
+
 static br_statement statement_of(duckdb_statement_type t) {
   switch (t) {
     case DUCKDB_STATEMENT_TYPE_SELECT: return BR_STMT_SELECT;
@@ -136,6 +163,18 @@ static br_statement statement_of(duckdb_statement_type t) {
   }
 }
 
+/* A SELECT that binds. DuckDB optimises what it prepares, not what it describes. */
+static bool describes(br_session *s, const char *sql) {
+  duckdb_result r;
+  br_error ignored;
+  if (!br_sql_is_select(sql)) return false;
+  char *ask = br_asprintf("DESCRIBE %s", sql);
+  bool good = br_stmt_query_once(s, ask, &r, &ignored) == BR_OK;
+  if (good) duckdb_destroy_result(&r);
+  free(ask);
+  return good;
+}
+
 br_status br_session_classify(br_session *s, const char *sql, br_statement *out, br_error *err) {
   duckdb_prepared_statement ps = NULL;
   size_t n;
@@ -147,9 +186,11 @@ br_status br_session_classify(br_session *s, const char *sql, br_statement *out,
     goto done;
   }
   BR_TRY_GOTO(br_gate_enter(s, BR_MODE_DEFAULT, err));
-  status = br_stmt_prepare(s, sql, &ps, err);
+  if (describes(s, sql))
+    *out = BR_STMT_SELECT;
+  else if ((status = br_stmt_prepare(s, sql, &ps, err)) == BR_OK)
+    *out = statement_of(duckdb_prepared_statement_type(ps));
   br_gate_leave(s);
-  if (status == BR_OK) *out = statement_of(duckdb_prepared_statement_type(ps));
 done:
   if (ps) duckdb_destroy_prepare(&ps);
   br_session_end(s);

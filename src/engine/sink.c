@@ -5,7 +5,7 @@
  * With PER_THREAD_OUTPUT each DuckDB thread has a "file", that is a global state, of its own; without it there is one, fed in
  * order. A state starts the sink's thread state with its first rows. DuckDB's finalize is not a commit: the states are ended
  * by br_sink_finish, after the statement has returned success.
- * Order: bind (while the COPY is prepared), then init and rows, then br_sink_finish. Threads: rows run on DuckDB's.
+ * Order: bind (when the COPY starts; opens the sink), then init and rows, then br_sink_finish. Threads: rows run on DuckDB's.
  * Bounds: a reader a thread (vectors.c); what the sink holds is its own matter.
  */
 #include "engine/internal.h"
@@ -32,34 +32,41 @@ static bool same_types(const duckdb_logical_type *a, const duckdb_logical_type *
   return same;
 }
 
-/* DuckDB may bind once more when it executes (a file or the catalog changed): the plan points into the first types, so those
- * stay, and others are refused. */
-static bool take_types(br_run_ctx *c, duckdb_copy_function_bind_info info) {
+/* DuckDB may bind once more (to say what was wrong; a file or the catalog changed): the plan points into the first types, so those
+ * stay, and others are refused. The sink opens with the first: before anything of the statement runs. */
+static br_status take_types(br_run_ctx *c, duckdb_copy_function_bind_info info, br_error *err) {
   size_t n = duckdb_copy_function_bind_get_column_count(info);
   duckdb_logical_type *types = br_calloc(n + 1, sizeof *types);
   for (size_t i = 0; i < n; i++) types[i] = duckdb_copy_function_bind_get_column_type(info, i);
-  pthread_mutex_lock(&c->mutex);
-  bool first = c->types == NULL;
-  bool good = first || (n == c->n_types && same_types(types, c->types, n));
-  if (first) {
+  if (c->types == NULL) {
     c->types = types;
     c->n_types = n;
+    return br_run_open(c, err);
   }
-  pthread_mutex_unlock(&c->mutex);
-  if (!first) br_types_free(types, n);
-  return good;
+  bool same = n == c->n_types && same_types(types, c->types, n);
+  br_types_free(types, n);
+  if (same) return BR_OK;
+  return br_fail(err, BR_INVALID, BR_BLAME_USER, "the types of the task's rows changed between planning and running");
 }
 
+/* On the thread that starts the statement, before any other has to do with the run. */
 static void bind(duckdb_copy_function_bind_info info) {
   br_engine *e = duckdb_copy_function_bind_get_extra_info(info);
   br_session *s = br_session_of(e, duckdb_copy_function_bind_get_client_context(info));
+  const char *stop;
+  br_error err;
   if (!s || !s->run) {
     duckdb_copy_function_bind_set_error(info, "FORMAT brant exists only while a task runs");
     return;
   }
   br_run_ctx *c = s->run;
-  if (!take_types(c, info)) {
-    duckdb_copy_function_bind_set_error(info, "the types of the task's rows changed between planning and running");
+  if (br_run_stopped(c, &stop)) {
+    duckdb_copy_function_bind_set_error(info, stop);
+    return;
+  }
+  if (take_types(c, info, &err) != BR_OK) {
+    br_run_store(c, &err);
+    duckdb_copy_function_bind_set_error(info, err.message);
     return;
   }
   duckdb_copy_function_bind_set_bind_data(info, c, NULL);

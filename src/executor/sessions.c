@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * DuckDB connections with a query's prelude and settings already done, kept between the tasks of that query.
- * With the last of them the attached files are closed, so that others may write them between queries.
+ * DuckDB connections with a query's prelude and settings already done, kept between the tasks of that query; without a prelude, for
+ * later queries with the same settings too. With the last of those that have one the attached files are closed, so that others
+ * may write them between queries.
  * Order: take, run, give; drop when the query is over. Threads: any; a prelude runs under its own mutex, since two
  * connections of one instance that ATTACH the same database at once would race. Bound: BR_EXECUTOR_MAX_IDLE_SESSIONS idle ones,
  * the oldest is closed first. */
@@ -13,7 +14,8 @@
 #include <string.h>
 
 typedef struct idle {
-  uint64_t query;
+  uint64_t query; /* 0: any */
+  bool prelude;
   char *setup; /* the statements that were run: a task with others needs another session */
   br_session *session;
 } idle;
@@ -24,7 +26,7 @@ struct br_sessions {
   idle idle[BR_EXECUTOR_MAX_IDLE_SESSIONS];
   size_t n_idle;        /* oldest first */
   bool attached;        /* some prelude has attached a file; as n_open */
-  atomic_size_t n_open; /* idle ones and those whose prelude runs; attaching and detaching needs prelude_lock */
+  atomic_size_t n_open; /* of those with a prelude; attaching and detaching needs prelude_lock */
 };
 
 br_sessions *br_sessions_new(br_engine *e) {
@@ -59,9 +61,9 @@ static void detach_all(br_sessions *s) {
 
 /* The loop's thread too, which must not wait for a prelude: whose session is counted before it has the lock, and closes the files in
  * the end. */
-static void close_session(br_sessions *s, br_session *session) {
+static void close_session(br_sessions *s, br_session *session, bool prelude) {
   br_session_close(session);
-  if (atomic_fetch_sub(&s->n_open, 1) != 1) return;
+  if (!prelude || atomic_fetch_sub(&s->n_open, 1) != 1) return;
   while (pthread_mutex_trylock(&s->prelude_lock) != 0) {
     if (atomic_load(&s->n_open) > 0) return;
     sched_yield(); /* another one that closes: a moment */
@@ -74,7 +76,7 @@ static void close_session(br_sessions *s, br_session *session) {
 }
 
 static void idle_close(br_sessions *s, idle *i) {
-  close_session(s, i->session);
+  close_session(s, i->session, i->prelude);
   free(i->setup);
 }
 
@@ -115,7 +117,7 @@ static br_session *find_idle(br_sessions *s, uint64_t query, const char *setup) 
   br_session *found = NULL;
   pthread_mutex_lock(&s->lock);
   for (size_t i = s->n_idle; i-- > 0 && !found;) {
-    if (s->idle[i].query != query || strcmp(s->idle[i].setup, setup) != 0) continue;
+    if ((s->idle[i].query != query && s->idle[i].query != 0) || strcmp(s->idle[i].setup, setup) != 0) continue;
     idle it = remove_idle(s, i);
     free(it.setup);
     found = it.session;
@@ -158,13 +160,13 @@ br_status br_sessions_take(br_sessions *s, const Brant__Pb__Task *t, br_session 
     return BR_OK;
   }
   BR_TRY(br_session_open(s->engine, &session, err));
-  atomic_fetch_add(&s->n_open, 1);
+  if (t->n_prelude > 0) atomic_fetch_add(&s->n_open, 1);
   pthread_mutex_lock(&s->prelude_lock);
   s->attached = s->attached || t->n_prelude > 0;
   br_status status = prepare(session, t, err);
   pthread_mutex_unlock(&s->prelude_lock);
   if (status) {
-    close_session(s, session);
+    close_session(s, session, t->n_prelude > 0);
     return status;
   }
   *out = session;
@@ -174,13 +176,14 @@ br_status br_sessions_take(br_sessions *s, const Brant__Pb__Task *t, br_session 
 void br_sessions_give(br_sessions *s, const Brant__Pb__Task *t, br_session *session, bool reuse) {
   if (!session) return;
   if (!reuse) {
-    close_session(s, session);
+    close_session(s, session, t->n_prelude > 0);
     return;
   }
   idle oldest = {0};
   pthread_mutex_lock(&s->lock);
   if (s->n_idle == BR_EXECUTOR_MAX_IDLE_SESSIONS) oldest = remove_idle(s, 0);
-  s->idle[s->n_idle++] = (idle){.query = t->id->query, .setup = setup_text(t), .session = session};
+  s->idle[s->n_idle++] =
+      (idle){.query = t->id->query, .prelude = t->n_prelude > 0, .setup = setup_text(t), .session = session};
   pthread_mutex_unlock(&s->lock);
   if (oldest.session) idle_close(s, &oldest);
 }
@@ -190,10 +193,12 @@ void br_sessions_drop(br_sessions *s, uint64_t query) {
   size_t n = 0;
   pthread_mutex_lock(&s->lock);
   for (size_t i = 0; i < s->n_idle;) {
-    if (s->idle[i].query == query)
+    if (s->idle[i].query != query)
+      i++;
+    else if (s->idle[i].prelude)
       gone[n++] = remove_idle(s, i);
     else
-      i++;
+      s->idle[i++].query = 0;
   }
   pthread_mutex_unlock(&s->lock);
   for (size_t i = 0; i < n; i++) idle_close(s, &gone[i]);

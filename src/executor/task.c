@@ -212,6 +212,9 @@ static void send_started(br_etask *t) {
   br_executor_send(t->x, &e, NULL, 0);
 }
 
+/* The next task, of another query too, finds it as a new one would be. */
+static bool as_new(const br_etask *t) { return t->sql != NULL && strcasestr(t->sql, "setseed") == NULL; }
+
 static void close_session(br_etask *t, bool reuse) {
   pthread_mutex_lock(&t->lock);
   br_session *s = t->session;
@@ -227,7 +230,7 @@ static void *task_thread(void *arg) {
   br_error err = {0};
   send_started(t);
   br_status status = work(t, &stats, &out, &err);
-  close_session(t, status == BR_OK);               /* before the report: the next task of this query finds it */
+  close_session(t, status == BR_OK && as_new(t));  /* before the report: the next task of this query finds it */
   if (status == BR_OK) send_done(t, &stats, &out); /* before the inputs close: their statistics go along */
   br_einputs_close(t);
   br_esteps_free(t);

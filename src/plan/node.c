@@ -428,7 +428,7 @@ static void take_rows(br_node *n, const json_t *e) {
   derive_rows(n);
 }
 
-static br_status estimate(br_plan *p, const char *explain_json, br_error *err) {
+br_status br_plan_estimate(br_plan *p, const char *explain_json, br_error *err) {
   json_t *e = NULL;
   BR_TRY(br_json_parse(explain_json, &e, err));
   const json_t *root = json_is_array(e) ? json_array_get(e, 0) : e;
@@ -465,7 +465,7 @@ br_status br_plan_parse(const char *json, const char *explain_json, br_plan **ou
   br_status status;
   p->arena = a;
   BR_TRY_GOTO(open_plan(p, json, err));
-  if (explain_json) BR_TRY_GOTO(estimate(p, explain_json, err));
+  if (explain_json) BR_TRY_GOTO(br_plan_estimate(p, explain_json, err));
   *out = p;
 done:
   if (status != BR_OK) br_arena_free(a);

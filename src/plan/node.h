@@ -77,6 +77,8 @@ typedef struct br_plan {
  * EXPLAIN (FORMAT json) node for node in pre-order (explain_json may be NULL). A plan that can't be taken apart is
  * BR_UNSUPPORTED with the reason in err->message; garbage is BR_CORRUPT. */
 BR_MUST_USE br_status br_plan_parse(const char *json, const char *explain_json, br_plan **out, br_error *err);
+/* The second half of it. */
+BR_MUST_USE br_status br_plan_estimate(br_plan *p, const char *explain_json, br_error *err);
 void br_plan_free(br_plan *p);
 /* JSON access that knows the traps: a whole number of any width as uint64 / int64 / double, NaN and Infinity as double. */
 uint64_t br_json_u64(const json_t *j);

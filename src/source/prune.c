@@ -23,7 +23,7 @@ static void query_text(const br_snapshot *s, const char *condition, const char *
   const char **paths = br_calloc(s->n, sizeof *paths), *at;
   for (size_t i = 0; i < s->n; i++) paths[i] = s->files[i]->file.path;
   br_sql_paths(paths, s->n, &list);
-  br_buf_printf(sql, "SELECT DISTINCT m.file_name, m.row_group_id FROM parquet_metadata(%s) m WHERE ",
+  br_buf_printf(sql, "SELECT DISTINCT m.file_name, CAST(m.row_group_id AS VARCHAR) FROM parquet_metadata(%s) m WHERE ",
                 br_buf_cstr(&list));
   for (; (at = strstr(condition, files)) != NULL; condition = at + strlen(files)) {
     br_buf_add(sql, condition, (size_t)(at - condition));

@@ -50,9 +50,9 @@ static br_status find_scans(br_session *session, const char *sql, br_table *out,
 static br_status parses(br_session *session, const char *sql, bool *yes, br_error *err) {
   br_buf ask = {0};
   br_table t;
-  br_buf_str(&ask, "SELECT starts_with(CAST(json_serialize_sql(");
+  br_buf_str(&ask, "SELECT CAST(starts_with(CAST(json_serialize_sql(");
   br_buf_sql_literal(&ask, sql, strlen(sql));
-  br_buf_str(&ask, ") AS VARCHAR), '{\"error\":false')");
+  br_buf_str(&ask, ") AS VARCHAR), '{\"error\":false') AS VARCHAR)");
   br_status status = br_session_table(session, br_buf_cstr(&ask), &t, err);
   if (status == BR_OK) {
     *yes = strcmp(br_table_cell(&t, 0, 0), "true") == 0;

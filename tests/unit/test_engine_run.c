@@ -360,13 +360,30 @@ static void read_once(void **state) {
   br_schema_unref(schema);
 }
 
+/* Also when it reads files, which DuckDB plans anew whenever a prepared statement starts. */
+static void planned_once(void **state) {
+  fixture *f = *state;
+  static _Atomic uint64_t bound; /* the function outlives this */
+  OK(br_session_plan_function(f->session, "counted", "BIGINT", "counted() is elsewhere", &bound, &err));
+  char *sql = br_asprintf("COPY (SELECT 1::BIGINT AS a) TO '%s/once.parquet' (FORMAT parquet)", f->scratch);
+  OK(br_session_execute(f->session, sql, &err));
+  free(sql);
+  sql = br_asprintf("SELECT counted(a) AS c0 FROM read_parquet('%s/once.parquet') WHERE a > 1", f->scratch);
+  for (int ordered = 0; ordered < 2; ordered++) {
+    uint64_t before = bound;
+    collect *c = run_over(f, sql, NULL, NULL, 0, ordered == 1);
+    assert_int_equal(c->opens, 1);
+    assert_int_equal(c->rows, 0);
+    assert_int_equal(bound - before, 1);
+    collect_free(c);
+  }
+  free(sql);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(projections),
-                                     cmocka_unit_test(parallel),
-                                     cmocka_unit_test(ordered),
-                                     cmocka_unit_test(empties),
-                                     cmocka_unit_test(several_inputs),
-                                     cmocka_unit_test(read_once),
-                                     cmocka_unit_test(build_side_is_the_smaller)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(projections),    cmocka_unit_test(parallel),
+                                     cmocka_unit_test(ordered),        cmocka_unit_test(empties),
+                                     cmocka_unit_test(several_inputs), cmocka_unit_test(read_once),
+                                     cmocka_unit_test(planned_once),   cmocka_unit_test(build_side_is_the_smaller)};
   return cmocka_run_group_tests(tests, fixture_open, fixture_close);
 }

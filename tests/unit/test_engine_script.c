@@ -74,6 +74,27 @@ static void classify(void **state) {
   OK(br_session_execute(f->session, "DROP TABLE t", &err));
 }
 
+static void selects_by_their_words(void **state) {
+  (void)state;
+  static const struct {
+    const char *sql;
+    bool yes;
+  } cases[] = {{"SELECT 1", true},
+               {" -- a comment\n/* and */ select 'insert'", true},
+               {"FROM t", true},
+               {"values (1)", true},
+               {"WITH x AS (SELECT 1) SELECT * FROM x", true},
+               {"with x as (select 'delete' as \"update\") from x", true},
+               {"WITH x AS (SELECT 1) INSERT INTO t FROM x", false},
+               {"WITH x AS MATERIALIZED (SELECT 1) DELETE FROM t USING x", false},
+               {"INSERT INTO t VALUES (1)", false},
+               {"SELECTED", false},
+               {"EXPLAIN SELECT 1", false},
+               {"  ", false}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    if (br_sql_is_select(cases[i].sql) != cases[i].yes) fail_msg("%s", cases[i].sql);
+}
+
 static void expect_error(br_session *s, const char *sql, br_code code, br_blame blame, const char *part) {
   br_error err = {0};
   br_table t;
@@ -201,7 +222,8 @@ static void schemas(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(splits), cmocka_unit_test(classify), cmocka_unit_test(errors), cmocka_unit_test(out_of_memory),
-      cmocka_unit_test(tables), cmocka_unit_test(sessions), cmocka_unit_test(schemas)};
+      cmocka_unit_test(splits),   cmocka_unit_test(classify),      cmocka_unit_test(selects_by_their_words),
+      cmocka_unit_test(errors),   cmocka_unit_test(out_of_memory), cmocka_unit_test(tables),
+      cmocka_unit_test(sessions), cmocka_unit_test(schemas)};
   return cmocka_run_group_tests(tests, fixture_open, fixture_close);
 }
