@@ -454,14 +454,25 @@ static int small_side(const br_dist *d, const join_kind *kind, const br_drel *l,
   return right ? 1 : left ? 0 : -1;
 }
 
+/* Sent to all tasks, r is less than one of these has of the other side: then nothing else need move. */
+#define LITTLE_BESIDE "much smaller than the other side"
+static bool little_beside(const br_dist *d, const br_drel *r, const br_drel *other) {
+  return r->bytes >= 0 && other->bytes >= 0 && r->bytes * d->o->partitions < other->bytes;
+}
+
 static br_status join_without_keys(br_dist *d, const br_node *n, const join_kind *kind, br_drel *l, br_drel *r,
                                    br_drel *out, br_error *err) {
   bool right = kind->right_may_broadcast, spans;
   br_span span;
-  if (br_asof_ranges(n)) return br_asof_by_ranges(d, n, l, r, out, err);
+  if (br_asof_ranges(n)) {
+    if (little_beside(d, r, l)) return broadcast_join(d, n, kind, l, r, true, LITTLE_BESIDE, out, err);
+    return br_asof_by_ranges(d, n, l, r, out, err);
+  }
   if (n->kind != BR_NODE_ASOF_JOIN && (!strcmp(kind->name, "FULL") || !strcmp(kind->name, "OUTER")))
     return br_full_join(d, n, l, r, out, err);
   BR_TRY(br_find_span(d, n, l, r, &span, &spans, err));
+  if (spans && little_beside(d, span.points_left ? r : l, span.points_left ? l : r))
+    return broadcast_join(d, n, kind, l, r, span.points_left, LITTLE_BESIDE, out, err);
   if (spans) return br_join_spans(d, n, &span, l, r, out, err);
   if (n->kind == BR_NODE_ASOF_JOIN || (!kind->left_may_broadcast && !kind->right_may_broadcast))
     return join_in_one_task(d, n, kind, l, r, BR_WHY_NO_EQUALITY, out, err);
