@@ -70,7 +70,7 @@ void br_settings_default(br_settings *s) {
                      .small_bytes = 64u << 20,
                      .sort_one_task_rows = 1000000,
                      .filter_bytes = 32u << 20,
-                     .bloom_bytes = 16u << 20,
+                     .bloom_bytes = 0,
                      .bloom_keys = 200000,
                      .inline_bytes = 1u << 20,
                      .two_step_aggregate = 1,

@@ -39,7 +39,7 @@ KINDS = {
     "link-reset": (2, TASK_EVENTS), "link-refuse": (1, TASK_EVENTS[:4]), "fill-disk": (1, TASK_EVENTS[:4]),
 }
 VARIATIONS = {"partitions": ["0", "1", "3", "8", "13"], "shuffle_compression": ["none", "lz4"], "split_bytes": ["1MB", "0", "4MB"],
-              "filter_bytes": ["0", "32MiB"], "bloom_keys": ["0", "200000"], "shuffle_backend": ["flight", "files"]}
+              "filter_bytes": ["0", "32MiB"], "bloom_bytes": ["0", "16MiB"], "bloom_keys": ["0"], "shuffle_backend": ["flight", "files"]}
 CANCEL_S = 3  # from a cancel to the end of the query, on a busy machine
 
 

@@ -41,7 +41,7 @@ def settings_of(seed):
     return {"partitions": partitions, "task_passes": passes, "broadcast_bytes": r.choice(["0", "0", "32MiB"]), "split_bytes": r.choice([0, 0, 20000]),
             "sort_one_task_rows": r.choice([0, 0, 1000000]), "two_step_aggregate": r.choice(["true", "true", "false"]),
             "filter_bytes": r.choice(["0", "32MiB"]), "shuffle_compression": r.choice(["none", "none", "lz4", "zstd"]),
-            "inline_bytes": r.choice(["0", "1KiB"]), "bloom_keys": r.choice(["0", "200000"])}
+            "inline_bytes": r.choice(["0", "1KiB"]), "bloom_keys": 0, "bloom_bytes": r.choice(["0", "16MiB"])}
 
 
 def mode_of(seed):
