@@ -650,6 +650,7 @@ static br_status distribute_query(brant_session *s, br_plan *plan, br_planned *p
     return BR_OK;
   }
   p->query = new_query(s, planned);
+  if (stages->whole_query_reason != NULL) br_query_keep_views(p->query, p->sql);
   p->query->slots = slots;
   p->query->threads = br_driver_threads(s->driver);
   if (calls) {

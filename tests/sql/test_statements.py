@@ -70,6 +70,30 @@ def test_views_of_views_with_and_without_replace(session, here):
         assert whole(session, f"SELECT count(*), max(n) FROM {csv} c JOIN v_groups v ON c.id = v.grp") == [(1, 8)]
 
 
+APART = {
+    "of a table in memory": ["CREATE TABLE apart (a INT)", "CREATE VIEW apart_v AS FROM apart"],
+    "of a table that is gone": ["CREATE TABLE apart (a INT)", "CREATE VIEW apart_v AS FROM apart", "DROP VIEW apart_v", "DROP TABLE apart"],
+    "in a schema": ["CREATE SCHEMA apart", "CREATE VIEW apart.v AS SELECT 1 AS one", "CREATE MACRO apart.f(x) AS x + 1"],
+    "of a type": ["CREATE TYPE apart AS ENUM ('a')", "CREATE VIEW apart_v AS SELECT 'a'::apart AS e"],
+    "of a temporary table": ["CREATE TEMP TABLE apart AS SELECT 1 AS a WITH DATA", "CREATE TEMP VIEW apart_v AS FROM apart"],
+    "of a sequence": ["CREATE SEQUENCE apart", "CREATE VIEW apart_v AS SELECT nextval('apart') AS n"],
+}
+
+
+@pytest.mark.parametrize("what", APART)
+def test_views_that_only_this_process_can_make(local, here, what):
+    """A text of its own gets the views that it names, and what these name; others are no reason to fail."""
+    for text in ["CREATE VIEW base AS SELECT 5 AS grp", "CREATE MACRO twice(x) AS x * 2", *APART[what],
+                 'CREATE VIEW "used One" AS SELECT twice(grp) AS grp FROM base']:
+        local.run(text)
+    facts = f"'{here}/facts/*.parquet' c"
+    n = duckdb.sql(f"SELECT count(*) FROM {facts}").fetchone()[0]
+    few = duckdb.sql(f"SELECT count(*) FROM {facts} WHERE id = 10").fetchone()[0]
+    assert [r[1:] for r in whole(local, f"SELECT row(1, 'x') AS r, count(*) FROM {facts} GROUP BY 1")] == [(n,)]  # no type text stands for such rows
+    text = f"SELECT row(1, 'x') AS r, count(*), max(v.grp) FROM {facts} JOIN \"USED one\" v ON c.id = v.grp GROUP BY 1"
+    assert [r[1:] for r in whole(local, text)] == [(few, 10)]
+
+
 def test_macros(session, here):
     session.run("CREATE MACRO m_plus(a, b := 10) AS a + b")
     session.run(f"CREATE MACRO m_rows(n) AS TABLE SELECT id FROM '{here}/facts/*.parquet' WHERE id < n")
