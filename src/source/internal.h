@@ -33,6 +33,11 @@ void br_footer_unref(footer *f);
 #define BR_UNIT_SEPARATOR '\x1f'
 #define BR_RECORD_SEPARATOR '\x1e'
 
+/* ---- text_tree.c: the scans of a text, a row each: type (BASE_TABLE, TABLE_FUNCTION), place, alias, table, schema and catalog, function,
+ * its files with BR_FILE_SEPARATOR between them. A text that DuckDB's parser refuses has none. */
+#define BR_FILE_SEPARATOR '\x1e'
+BR_MUST_USE br_status br_text_tree_scans(br_session *session, const char *sql, br_table *out, br_error *err);
+
 /* ---- ranges.c: f and ranges of each file of m (p: a column, g: a group, t: its physical type, lo and hi: its statistics). Where the text
  * is a whole number or a date: "name US i|d:group:least:greatest RS …", a column's groups one after the other. */
 #define BR_RANGES_SQL                                                                                           \

@@ -10,8 +10,6 @@
 #include "source/internal.h"
 #include <strings.h>
 
-#define FILE_SEPARATOR '\x1e'
-
 typedef struct edit {
   size_t from, to; /* bytes of the text to replace */
   char *text;
@@ -25,27 +23,6 @@ typedef struct rewriting {
   size_t n, capacity;
   uint64_t bytes;
 } rewriting;
-
-/* ---- where scans are */
-
-static br_status find_scans(br_session *session, const char *sql, br_table *out, br_error *err) {
-  br_buf ask = {0};
-  br_buf_str(&ask,
-             "SELECT v->>'$.type', v->>'$.query_location', v->>'$.alias', v->>'$.table_name', "
-             "concat(v->>'$.schema_name', v->>'$.catalog_name'), lower(v->>'$.function.function_name'), "
-             "CASE WHEN v->>'$.function.children[0].class' = 'CONSTANT' THEN v->>'$.function.children[0].value.value' "
-             "WHEN v->>'$.function.children[0].function_name' = 'list_value' AND "
-             "len(v->>'$.function.children[0].children[*].value.value') = "
-             "json_array_length(v->'$.function.children[0].children') "
-             "THEN array_to_string(v->>'$.function.children[0].children[*].value.value', chr(30)) END "
-             "FROM (SELECT CASE WHEN type = 'OBJECT' THEN value END AS v FROM json_tree(CAST(json_serialize_sql(");
-  br_buf_sql_literal(&ask, sql, strlen(sql));
-  br_buf_str(&ask, ") AS VARCHAR))) WHERE v->>'$.type' IN ('BASE_TABLE', 'TABLE_FUNCTION')");
-  br_status status = br_session_table(session, br_buf_cstr(&ask), out, err);
-  br_buf_free(&ask);
-  if (status != BR_OK && err->blame == BR_BLAME_USER) return BR_OK; /* a tree that is no JSON (NaN): no scans found */
-  return status;
-}
 
 static br_status parses(br_session *session, const char *sql, bool *yes, br_error *err) {
   br_buf ask = {0};
@@ -84,7 +61,7 @@ static bool after_from(const char *sql, size_t place) {
 static br_status scan_rows(rewriting *r, const char *files, bool *found, uint64_t *rows, br_error *err) {
   char *copy = br_strdup(files);
   size_t n = 1;
-  for (char *p = copy; (p = strchr(p, FILE_SEPARATOR)) != NULL; n++) *p++ = 0;
+  for (char *p = copy; (p = strchr(p, BR_FILE_SEPARATOR)) != NULL; n++) *p++ = 0;
   const char **patterns = br_calloc(n, sizeof *patterns);
   char **paths = NULL;
   size_t n_paths = 0;
@@ -339,7 +316,7 @@ br_status br_source_text_scans(br_session *session, const char *sql, char **out,
   br_status status = BR_OK;
   *out = NULL;
   if (!strcasestr(r.sql, "csv") && !strcasestr(r.sql, "json") && !strcasestr(r.sql, "tsv")) return BR_OK;
-  BR_TRY_GOTO(find_scans(session, r.sql, &scans, err));
+  BR_TRY_GOTO(br_text_tree_scans(session, r.sql, &scans, err));
   for (size_t i = 0; i < scans.rows; i++) BR_TRY_GOTO(edit_text_scan(&r, &scans, i, err));
   if (r.n) {
     bool good = false;
@@ -369,7 +346,7 @@ br_status br_source_rewrite(br_session *session, br_source *s, const char *sql, 
     *out = br_strdup(sql);
     return BR_OK;
   }
-  BR_TRY_GOTO(find_scans(session, r.sql, &scans, err));
+  BR_TRY_GOTO(br_text_tree_scans(session, r.sql, &scans, err));
   for (size_t i = 0; i < scans.rows; i++) BR_TRY_GOTO(edit_scan(&r, &scans, i, err));
   *bytes = r.bytes;
   if (r.n) {
