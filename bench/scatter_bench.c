@@ -8,6 +8,7 @@
  */
 #include "arrow/columns.h"
 #include "arrow/ipc_check.h"
+#include "arrow/gather.h"
 #include "base/mem.h"
 #include "base/util.h"
 #include <stdio.h>
@@ -15,7 +16,8 @@
 #include <string.h>
 
 #define BLOCK_ROWS 2048
-#define BLOCKS 16 /* distinct blocks, used in turns: about 2 MiB, as if just made by an engine */
+#define GATHER_FROM_PARTITIONS 256 /* rows of several blocks are scattered at once, as in shuffle/writer.c */
+#define BLOCKS 16                  /* distinct blocks, used in turns: about 2 MiB, as if just made by an engine */
 #define CHUNK_BYTES (1u << 20)
 #define SCATTER_BUFFER_BYTES (192u << 20) /* of all partitions: many of them are encoded earlier */
 #define KEEP_MESSAGES 64                  /* encoded messages kept to time decoding */
@@ -126,7 +128,8 @@ static void flush(br_colset *c, br_codec codec, kept *k, times *t, br_buf *head,
 static times run(const source *s, br_schema *schema, uint64_t rows, uint32_t n_parts, br_codec codec, kept *k) {
   times t = {0};
   br_colset **parts = br_calloc(n_parts, sizeof *parts);
-  uint32_t part_of[BLOCK_ROWS];
+  uint32_t part_of[BR_GATHER_ROWS];
+  br_gather *gather = n_parts >= GATHER_FROM_PARTITIONS ? br_gather_new(s->vecs[0], COLUMNS, 8u << 20) : NULL;
   br_buf head = {0}, body = {0};
   uint64_t chunk = SCATTER_BUFFER_BYTES / n_parts < CHUNK_BYTES ? SCATTER_BUFFER_BYTES / n_parts : CHUNK_BYTES;
   for (uint32_t p = 0; p < n_parts; p++) must(br_colset_new(schema, &parts[p], &err));
@@ -134,9 +137,18 @@ static times run(const source *s, br_schema *schema, uint64_t rows, uint32_t n_p
   for (uint64_t done = 0; done < rows; done += BLOCK_ROWS) {
     uint64_t block = done / BLOCK_ROWS;
     const uint32_t *random = s->random + block % BLOCKS * BLOCK_ROWS;
-    uint32_t turn = (uint32_t)(block / BLOCKS) * 2654435761u;
-    for (int i = 0; i < BLOCK_ROWS; i++) part_of[i] = (uint32_t)((uint64_t)(random[i] ^ turn) * n_parts >> 32);
-    must(br_colset_scatter(parts, n_parts, s->vecs[block % BLOCKS], part_of, BLOCK_ROWS, &err));
+    uint32_t turn = (uint32_t)(block / BLOCKS) * 2654435761u, *part = part_of + (gather ? br_gather_rows(gather) : 0);
+    for (int i = 0; i < BLOCK_ROWS; i++) part[i] = (uint32_t)((uint64_t)(random[i] ^ turn) * n_parts >> 32);
+    const br_vec *columns = s->vecs[block % BLOCKS];
+    uint32_t n = BLOCK_ROWS;
+    if (gather != NULL) { /* as the shuffle's writer does it */
+      must(br_gather_add(gather, columns, n, 16 * n) ? BR_OK : BR_INTERNAL);
+      if (done + n < rows && br_gather_rows(gather) < BR_GATHER_ROWS) continue;
+      columns = br_gather_columns(gather);
+      n = br_gather_rows(gather);
+    }
+    must(br_colset_scatter(parts, n_parts, columns, part_of, n, &err));
+    if (gather != NULL) br_gather_clear(gather);
     for (uint32_t p = 0; p < n_parts; p++)
       if (br_colset_bytes(parts[p]) >= chunk) flush(parts[p], codec, k, &t, &head, &body);
   }
@@ -145,6 +157,7 @@ static times run(const source *s, br_schema *schema, uint64_t rows, uint32_t n_p
   t.scatter = br_cpu_seconds() - from - t.encode;
   for (uint32_t p = 0; p < n_parts; p++) br_colset_free(parts[p]);
   free(parts);
+  br_gather_free(gather);
   br_buf_free(&head);
   br_buf_free(&body);
   return t;

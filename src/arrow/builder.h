@@ -12,7 +12,7 @@
 
 #define BR_COL_SLACK 32
 #define BR_COL_FIRST_ROWS 64
-#define BR_COL_MAX_BLOCK 2048 /* rows handled at once; a multiple of 64 */
+#define BR_COL_MAX_BLOCK 8192 /* rows handled at once; a multiple of 64 */
 
 typedef struct br_col br_col;
 struct br_col {

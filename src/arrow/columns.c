@@ -7,6 +7,7 @@
  * Bounds: the caller's: it looks at br_colset_bytes and br_colset_reserved and encodes in time. A row count of INT32_MAX.
  */
 #include "arrow/builder.h"
+#include "base/blocks.h"
 #include "base/mem.h"
 #include <stdlib.h>
 #include <string.h>
@@ -61,9 +62,9 @@ br_status br_colset_new(const br_schema *schema, br_colset **out, br_error *err)
 }
 
 static void drop_buffers(br_col *col) {
-  free(col->data);
-  free(col->offsets);
-  free(col->validity);
+  br_block_free(col->data);
+  br_block_free(col->offsets);
+  br_block_free(col->validity);
   col->data = NULL;
   col->offsets = NULL;
   col->validity = NULL;
@@ -96,7 +97,7 @@ uint64_t br_colset_reserved(const br_colset *c) { return c->reserved; }
 
 static void *grow(br_colset *c, void *p, uint64_t old_bytes, uint64_t new_bytes) {
   c->reserved += new_bytes - old_bytes;
-  return br_realloc(p, new_bytes);
+  return br_block_grow(p, old_bytes, new_bytes);
 }
 
 static uint64_t bitmap_bytes(int64_t rows) { return ((uint64_t)rows + 7) / 8; }

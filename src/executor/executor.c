@@ -6,6 +6,7 @@
  * leaves by _exit: all that it holds (descriptors, memory, files in its own directory) is the kernel's or the worker's to clean. */
 #include "executor/function_link.h"
 
+#include "base/blocks.h"
 #include "base/mem.h"
 #include "base/util.h"
 #include "shuffle/clients.h"
@@ -125,8 +126,12 @@ static void leave(br_executor *x, const br_error *why) {
   br_loop_stop(x->loop);
 }
 
-/* What tasks took is another process's now. Not after each of many short ones, which would ask for the same pages again. */
+/* What tasks took is another process's now. Not after each of many short ones, which would ask for the same pages again; and what
+ * the next map output would ask for again (blocks) not before nothing has run for a while. */
 static void trim(br_executor *x) {
+  bool cold = idle(x) && br_now_ms() - x->ended_ms >= BR_EXECUTOR_COLD_MS;
+  if (cold) br_blocks_trim();
+  if (cold) x->warm = false;
   malloc_trim(0);
   x->trimmed_ms = br_now_ms();
   x->trim_due = false;
@@ -141,7 +146,9 @@ void br_executor_task_ended(void *task) {
   pthread_mutex_destroy(&t->lock);
   protobuf_c_message_free_unpacked(t->message, NULL);
   free(t);
-  if (br_now_ms() - x->trimmed_ms >= BR_EXECUTOR_TRIM_MS)
+  x->ended_ms = br_now_ms();
+  x->warm = true;
+  if (x->ended_ms - x->trimmed_ms >= BR_EXECUTOR_TRIM_MS)
     trim(x);
   else
     x->trim_due = true;
@@ -161,7 +168,7 @@ static void on_tick(void *arg) {
   send_alive(x);
   for (size_t i = 0; i < BR_EXECUTOR_MAX_TASKS; i++)
     if (x->tasks[i]) br_etask_progress(x->tasks[i]);
-  if (x->trim_due) trim(x);
+  if (x->trim_due || (x->warm && idle(x) && br_now_ms() - x->ended_ms >= BR_EXECUTOR_COLD_MS)) trim(x);
   if (!atomic_load(&x->broken)) return;
   if (!x->broken_since_ms) x->broken_since_ms = br_now_ms();
   if (br_now_ms() - x->broken_since_ms < BR_EXECUTOR_BROKEN_EXIT_MS) return;
@@ -188,6 +195,12 @@ static br_status limit_allocator(br_executor *x, uint64_t memory_bytes, br_error
   return status;
 }
 
+/* Within what the tasks' map outputs may take anyway. */
+static void keep_blocks(const Brant__Pb__ExecutorSetup *s) {
+  uint64_t bytes = s->scatter_buffer_bytes < BR_EXECUTOR_KEPT_BYTES ? s->scatter_buffer_bytes : BR_EXECUTOR_KEPT_BYTES;
+  br_blocks_keep(bytes * (s->slots > 0 ? s->slots : 1));
+}
+
 static br_status on_setup(br_executor *x, const Brant__Pb__ExecutorSetup *s, br_error *err) {
   if (x->ready) return br_fail(err, BR_CORRUPT, BR_BLAME_EXECUTOR, "the worker sent a second setup");
   br_log_set_name("executor", s->worker);
@@ -197,6 +210,7 @@ static br_status on_setup(br_executor *x, const Brant__Pb__ExecutorSetup *s, br_
   x->secret = br_strdup(s->secret);
   x->read_buffer_bytes = s->read_buffer_bytes;
   x->scatter_buffer_bytes = s->scatter_buffer_bytes;
+  keep_blocks(s);
   x->peer_silent_ms = br_reader_silent_ms(s->silent_ms);
   char *spill = br_asprintf("%s/duckdb", s->temp_dir);
   br_engine_options o = {.threads = s->threads,

@@ -19,7 +19,10 @@
 #define BR_EXECUTOR_MAX_TASKS 64u         /* at once; the worker keeps to its slots */
 #define BR_EXECUTOR_MAX_IDLE_SESSIONS 32u /* kept for the next task of the same query */
 #define BR_EXECUTOR_PROGRESS_MS 200u
-#define BR_EXECUTOR_TRIM_MS 100u /* between two times that freed memory is given back to the system */
+#define BR_EXECUTOR_TRIM_MS 100u  /* between two times that freed memory is given back to the system */
+#define BR_EXECUTOR_COLD_MS 1000u /* without a task: what was kept for the next map output is given back, too */
+#define BR_EXECUTOR_KEPT_BYTES \
+  (64u << 20) /* of blocks for map outputs, a slot, in use and kept; not above its scatter_buffer_bytes */
 #define BR_EXECUTOR_ALIVE_MS 1000u
 #define BR_EXECUTOR_RESERVE_WAIT_MS 10000u /* for the worker's answer; then the output goes to disk */
 #define BR_EXECUTOR_SQL_IN_ERROR_BYTES 600u
@@ -188,8 +191,8 @@ struct br_executor {
   bool ready, leaving;
   atomic_bool broken; /* DuckDB's instance must not be used again */
   uint64_t broken_since_ms, alive_ms;
-  uint64_t trimmed_ms; /* main thread, as trim_due: memory of a task that ended has not been given back yet */
-  bool trim_due;
+  uint64_t trimmed_ms, ended_ms; /* main thread, as trim_due: memory of a task that ended has not been given back yet */
+  bool trim_due, warm;
   br_error failure;     /* why the process ends, code 0: as asked */
   pthread_mutex_t lock; /* reservations, gone_peers */
   pthread_cond_t answered;

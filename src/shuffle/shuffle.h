@@ -51,7 +51,7 @@ typedef struct br_writer_options {
   br_codec codec_memory;         /* for chunks that stay in memory: usually BR_CODEC_NONE */
   br_codec codec_disk;           /* once the output is on disk: usually BR_CODEC_LZ4 */
   uint64_t scatter_buffer_bytes; /* bound of all per-partition buffers of the attempt; the largest is flushed first */
-  uint64_t chunk_bytes;          /* flush a partition's buffer at this size; 0: 1 MiB */
+  uint64_t chunk_bytes;          /* flush a partition's buffer at this size; 0: 128 KiB to 1 MiB, by partitions */
   /* Not 0: flush it at this many rows instead: exactly with one partition, at least with more; fewer at the end of a thread, or
    * where the buffers reach their bound. */
   uint32_t batch_rows;

@@ -8,12 +8,13 @@
  * Bounds: scatter_buffer_bytes of an attempt holds the buffers of all its threads, by two rules that each thread keeps for
  * its own: used bytes stay below half of it (buffers grow by doubling, so twice the used is allocated at worst), allocated
  * bytes below all of it. It can't go under BUFFER_BYTES_FLOOR a partition and thread: chunks would be smaller than their
- * headers. How far a thread gets between two looks at its buffers is bounded by check_bytes. On top come one encoded
- * chunk a thread, and the run buffers of the output.
+ * headers. How far a thread gets between two looks at its buffers is bounded by check_bytes, or what is gathered. On top come, a thread, one encoded
+ * chunk and what is gathered (GATHER_BYTES_MOST), and the run buffers of the output.
  */
 #include "shuffle/output.h"
 #include "shuffle/place.h"
 
+#include "arrow/gather.h"
 #include "base/mem.h"
 #include "base/util.h"
 #include <pthread.h>
@@ -22,12 +23,20 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CHUNK_BYTES_DEFAULT (1u << 20)
+/* A thread's buffers are to stay in the processor's caches between scatter, checksum and copy, and few pages: chunks of many
+ * partitions are smaller. Not below what keeps DuckDB's vectors of wide rows full and a chunk's own cost small. */
+#define CHUNK_BYTES_MOST (1u << 20)
+#define CHUNK_BYTES_LEAST (128u << 10)
+#define CHUNKS_OF_A_THREAD_BYTES (16u << 20)
 #define SCATTER_BUFFER_BYTES_DEFAULT (64u << 20)
 #define BUFFER_BYTES_FLOOR 4096u
 #define CHECK_BYTES_MIN (64u << 10)
 #define ENCODE_KEEP_BYTES (4u << 20) /* a larger encoding buffer is freed after use */
 #define UNKNOWN_BYTES UINT64_MAX
+/* From so many partitions on rows are gathered (arrow/gather.c), if the bound of the buffers is GATHER_SHARE times that at least. */
+#define GATHER_FROM_PARTITIONS 256u
+#define GATHER_BYTES_MOST (2u << 20)
+#define GATHER_SHARE 16u
 /* While others follow: a thread's first chunks are small, each round over the partitions twice as large; rows of a single
  * partition wait at most so long for the next write, those of others too once there are so many bytes of them. */
 #define FOLLOWED_CHUNK_BYTES (64u << 10)
@@ -38,7 +47,7 @@ struct br_writer {
   br_schema *schema;
   br_part_kind kind;
   uint32_t partitions, columns;
-  bool ordered, followed;
+  bool ordered, followed, gathered;
   uint64_t scatter_buffer_bytes, chunk_bytes, check_bytes;
   uint32_t batch_rows;
   br_bounds *bounds;
@@ -59,6 +68,9 @@ typedef struct thread_state {
   part_size counted; /* what of it is in w's sums */
   uint32_t *place;   /* [place_rows] */
   uint32_t place_rows;
+  br_gather *gather; /* rows that wait for more of them; NULL: none are gathered, or not yet */
+  bool ungatherable;
+  uint64_t gathered_bytes;
   uint64_t unchecked_bytes; /* written since the last look at all buffers */
   uint64_t turn;
   uint64_t flushes, flushed_ms; /* flushed_ms: of all buffers, while others follow */
@@ -75,6 +87,11 @@ static br_status check_options(const br_writer_options *o, br_error *err) {
   return BR_OK;
 }
 
+static uint64_t default_chunk_bytes(uint32_t partitions) {
+  uint64_t bytes = CHUNKS_OF_A_THREAD_BYTES / partitions;
+  return bytes > CHUNK_BYTES_MOST ? CHUNK_BYTES_MOST : bytes < CHUNK_BYTES_LEAST ? CHUNK_BYTES_LEAST : bytes;
+}
+
 br_status br_writer_open(const br_writer_options *o, br_writer **out, br_error *err) {
   BR_TRY(check_options(o, err));
   br_writer *w = br_calloc(1, sizeof *w);
@@ -86,10 +103,11 @@ br_status br_writer_open(const br_writer_options *o, br_writer **out, br_error *
   w->ordered = o->ordered;
   w->scatter_buffer_bytes = o->scatter_buffer_bytes > 0 ? o->scatter_buffer_bytes : SCATTER_BUFFER_BYTES_DEFAULT;
   w->batch_rows = o->batch_rows;
-  w->chunk_bytes = o->chunk_bytes > 0 ? o->chunk_bytes : CHUNK_BYTES_DEFAULT;
+  w->chunk_bytes = o->chunk_bytes > 0 ? o->chunk_bytes : default_chunk_bytes(o->partitions);
   w->check_bytes = w->scatter_buffer_bytes / 64;
   if (w->check_bytes > w->chunk_bytes / 4) w->check_bytes = w->chunk_bytes / 4;
   w->followed = o->publish.publish != NULL;
+  w->gathered = o->partitions >= GATHER_FROM_PARTITIONS && !w->followed && o->batch_rows == 0;
   if (w->check_bytes < CHECK_BYTES_MIN || w->followed) w->check_bytes = CHECK_BYTES_MIN;
   if (o->kind == BR_PART_RANGE) BR_TRY_GOTO(br_bounds_new(o->bounds, o->bound_bytes, o->n_bounds, &w->bounds, err));
   br_writer_options with_defaults = *o;
@@ -324,6 +342,7 @@ static void state_free(thread_state *t) {
   free(t->parts);
   free(t->sizes);
   free(t->place);
+  br_gather_free(t->gather);
   br_buf_free(&t->head);
   br_buf_free(&t->body);
   br_buf_free(&t->pieces);
@@ -394,6 +413,44 @@ static br_status flush_full_batches(thread_state *t, br_error *err) {
   return relieve(t, err);
 }
 
+static br_status write_now(thread_state *t, const br_vec *columns, uint32_t rows, uint64_t bytes, br_error *err) {
+  br_writer *w = t->w;
+  BR_TRY(store_rows(t, columns, rows, err));
+  if (w->batch_rows > 0) return flush_full_batches(t, err);
+  if (w->followed && br_now_ms() - t->flushed_ms >= FOLLOWED_FLUSH_MS) BR_TRY(flush_for_followers(t, err));
+  if (bytes == UNKNOWN_BYTES)
+    return w->partitions == 1 ? check_all_buffers(t, err) : check_touched_buffers(t, rows, err);
+  t->unchecked_bytes += bytes;
+  return t->unchecked_bytes >= w->check_bytes ? check_all_buffers(t, err) : BR_OK;
+}
+
+static br_status scatter_gathered(thread_state *t, br_error *err) {
+  if (t->gather == NULL || br_gather_rows(t->gather) == 0) return BR_OK;
+  br_status status = write_now(t, br_gather_columns(t->gather), br_gather_rows(t->gather), t->gathered_bytes, err);
+  br_gather_clear(t->gather);
+  t->gathered_bytes = 0;
+  return status;
+}
+
+static br_status write_gathered(thread_state *t, const br_vec *columns, uint32_t n_columns, uint32_t rows,
+                                uint64_t bytes, br_error *err) {
+  uint64_t most = t->w->scatter_buffer_bytes / GATHER_SHARE;
+  if (t->gather == NULL && !t->ungatherable) {
+    t->gather = br_gather_new(columns, n_columns, most < GATHER_BYTES_MOST ? most : GATHER_BYTES_MOST);
+    t->ungatherable = t->gather == NULL;
+  }
+  if (t->gather == NULL) return write_now(t, columns, rows, bytes, err);
+  uint64_t text_bytes = bytes + measure(&columns[n_columns - 1], rows); /* the last one's are not stored */
+  bool added = br_gather_add(t->gather, columns, rows, text_bytes);
+  if (!added) {
+    BR_TRY(scatter_gathered(t, err));
+    added = br_gather_add(t->gather, columns, rows, text_bytes);
+  }
+  if (!added) return write_now(t, columns, rows, bytes, err);
+  t->gathered_bytes += bytes;
+  return br_gather_rows(t->gather) == BR_GATHER_ROWS ? scatter_gathered(t, err) : BR_OK;
+}
+
 br_status br_writer_write(br_writer *w, void *state, const br_vec *columns, uint32_t n_columns, uint32_t rows,
                           br_error *err) {
   thread_state *t = state;
@@ -404,18 +461,13 @@ br_status br_writer_write(br_writer *w, void *state, const br_vec *columns, uint
   if (rows == 0) return BR_OK;
   if (w->batch_rows > 0 && w->partitions == 1) return write_batches(t, columns, rows, err);
   uint64_t bytes = measure_all(columns, w->columns, rows);
-  BR_TRY(store_rows(t, columns, rows, err));
-  if (w->batch_rows > 0) return flush_full_batches(t, err);
-  if (w->followed && br_now_ms() - t->flushed_ms >= FOLLOWED_FLUSH_MS) BR_TRY(flush_for_followers(t, err));
-  if (bytes == UNKNOWN_BYTES)
-    return w->partitions == 1 ? check_all_buffers(t, err) : check_touched_buffers(t, rows, err);
-  t->unchecked_bytes += bytes;
-  return t->unchecked_bytes >= w->check_bytes ? check_all_buffers(t, err) : BR_OK;
+  return w->gathered ? write_gathered(t, columns, n_columns, rows, bytes, err)
+                     : write_now(t, columns, rows, bytes, err);
 }
 
 br_status br_writer_thread_end(br_writer *w, void *state, br_error *err) {
   thread_state *t = state;
-  br_status status = BR_OK;
+  br_status status = scatter_gathered(t, err);
   for (uint32_t p = 0; p < w->partitions && status == BR_OK; p++) status = flush(t, p, false, err);
   state_free(t);
   return status;

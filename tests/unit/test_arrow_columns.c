@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "arrow/builder.h"
+#include "arrow/gather.h"
 #include "unit/arrow_fixture.h"
 
 static br_error err;
@@ -134,6 +136,69 @@ static void scatter_case(uint32_t n_parts, uint32_t rows, unsigned null_percent,
   free(parts);
   free(part_of);
   free(mine);
+  drop(&f);
+}
+
+#define N_FLAT 29 /* of every_kind, the first */
+
+static uint64_t text_bytes(const fixture *f, uint32_t rows) {
+  uint64_t bytes = 0;
+  for (size_t k = 0; k < f->n; k++)
+    for (uint32_t i = 0; i < rows && f->vecs[k].kind == BR_VEC_STRING; i++)
+      if (!br_vec_is_null(&f->vecs[k], i)) bytes += ((const br_vec_string *)f->vecs[k].data)[i].length;
+  return bytes;
+}
+
+/* Vectors of odd sizes behind each other, scattered at once: the same rows, and nothing points into the vectors. */
+static void gathered_case(uint32_t n_parts, unsigned null_percent, uint64_t seed) {
+  static const uint32_t sizes[] = {2048, 1, 63, 64, 1000, 37, 2048, 2048, 700};
+  fixture f = make(every_kind, N_FLAT, 2048, null_percent, seed);
+  br_colset **parts = calloc(n_parts, sizeof *parts);
+  uint32_t part_of[BR_GATHER_ROWS], row_of[BR_GATHER_ROWS], mine[BR_GATHER_ROWS], rows = 0;
+  br_gather *s = br_gather_new(f.vecs, N_FLAT, 64u << 20);
+  assert_non_null(s);
+  for (uint32_t p = 0; p < n_parts; p++) OK(br_colset_new(f.schema, &parts[p], &err));
+  for (int round = 0; round < 2; round++, rows = 0, br_gather_clear(s)) {
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+      if (!br_gather_add(s, f.vecs, sizes[i], text_bytes(&f, sizes[i]))) break; /* its texts are long */
+      for (uint32_t k = 0; k < sizes[i]; k++) row_of[rows++] = k;
+    }
+    assert_false(br_gather_add(s, f.vecs, BR_GATHER_ROWS - rows + 1, 1)); /* one row too many */
+    assert_false(br_gather_add(s, f.vecs, 1, 64u << 20));                 /* or too much text */
+    assert_int_equal(br_gather_rows(s), rows);
+    assert_true(rows > 3000);
+    for (size_t k = 0; k < N_FLAT; k++) {
+      const br_vec *v = &br_gather_columns(s)[k];
+      if (v->kind != BR_VEC_STRING) continue;
+      for (uint32_t i = 0; i < 2048; i++) {
+        const br_vec_string *a = (const br_vec_string *)v->data + i, *b = (const br_vec_string *)f.vecs[k].data + i;
+        if (a->length > 12) assert_ptr_not_equal(br_vec_string_pointer(a), br_vec_string_pointer(b));
+      }
+    }
+    for (uint32_t i = 0; i < rows; i++) part_of[i] = i * 2654435761u % n_parts;
+    OK(br_colset_scatter(parts, n_parts, br_gather_columns(s), part_of, rows, &err));
+    for (uint32_t p = 0; p < n_parts; p++) {
+      int64_t n = 0;
+      for (uint32_t i = 0; i < rows; i++)
+        if (part_of[i] == p) mine[n++] = row_of[i];
+      check_rows(&f, parts[p], BR_CODEC_NONE, p % 2 == 0, mine, n);
+    }
+  }
+  for (uint32_t p = 0; p < n_parts; p++) br_colset_free(parts[p]);
+  free(parts);
+  br_gather_free(s);
+  drop(&f);
+}
+
+static void test_gathered(void **state) {
+  (void)state;
+  gathered_case(1, 10, 21);
+  gathered_case(300, 0, 22);
+  gathered_case(700, 40, 23);
+  gathered_case(3, 100, 24);
+  fixture f = make(every_kind, N_KINDS, 10, 0, 25);
+  assert_null(br_gather_new(f.vecs, N_KINDS, UINT64_MAX));         /* nested columns */
+  assert_null(br_gather_new(f.vecs, N_FLAT, BR_GATHER_ROWS * 8u)); /* too many bytes */
   drop(&f);
 }
 
@@ -312,6 +377,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_append),
       cmocka_unit_test(test_scatter),
+      cmocka_unit_test(test_gathered),
       cmocka_unit_test(test_late_null),
       cmocka_unit_test(test_long_strings),
       cmocka_unit_test(test_zero_columns_and_rows),
