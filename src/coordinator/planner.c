@@ -188,6 +188,12 @@ static void add_split(br_stage_run *r, char *sql, uint64_t rows) {
   r->split_rows += rows;
 }
 
+/* A part of a file is named by the numbers of its rows; DuckDB doesn't give these where a column has their name. */
+static bool stay_whole(const br_scan *scan, const br_snapshot *snap) {
+  static const char *const number = "file_row_number";
+  return scan->whole_files_only || br_snapshot_bytes(snap, &number, 1) > 0;
+}
+
 static br_status split_files(brant_session *s, br_query *q, br_stage_run *r, size_t i, bool spread, uint32_t slots,
                              br_error *err) {
   const br_scan *scan = &r->plan->scans[i].scan;
@@ -201,8 +207,8 @@ static br_status split_files(brant_session *s, br_query *q, br_stage_run *r, siz
     return BR_OK;
   }
   uint64_t bytes = br_snapshot_bytes(snap, NULL, 0);
-  if (scan->prune != NULL && !scan->whole_files_only)
-    br_snapshot_prune(s->db, snap, scan->prune, BR_PRUNE_FILES, &left_out, &bytes);
+  bool whole = stay_whole(scan, snap);
+  if (scan->prune != NULL && !whole) br_snapshot_prune(s->db, snap, scan->prune, BR_PRUNE_FILES, &left_out, &bytes);
   uint32_t want = choose_splits(s, r->plan, bytes, br_snapshot_files(snap), slots);
   br_split_options o = {.min_splits = want,
                         .max_splits = want,
@@ -211,7 +217,7 @@ static br_status split_files(brant_session *s, br_query *q, br_stage_run *r, siz
   br_status status = br_snapshot_splits(snap, &o, &splits, &n, err);
   br_prune_free(snap, left_out);
   BR_TRY(status);
-  if (scan->whole_files_only) keep_files_whole(snap, &splits, &n);
+  if (whole) keep_files_whole(snap, &splits, &n);
   for (size_t k = 0; k < n; k++) {
     br_buf b = {0};
     br_split_sql(snap, &splits[k], without_comma(scan->options), &b);
@@ -219,7 +225,7 @@ static br_status split_files(brant_session *s, br_query *q, br_stage_run *r, siz
   }
   if (q->adaptive) br_filter_facts(r, snap, splits, n);
   br_splits_free(splits, n);
-  bool as_asked = scan->whole_files_only || s->settings.split_bytes > 0 || br_stage_numbers_rows(r->plan);
+  bool as_asked = whole || s->settings.split_bytes > 0 || br_stage_numbers_rows(r->plan);
   if (!as_asked && r->plan->n_steps == 0 && r->split_rows == br_snapshot_rows(snap)) { /* nothing was left out */
     r->split_files = snap;
     r->split_options = without_comma(scan->options);

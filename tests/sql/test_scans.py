@@ -158,6 +158,17 @@ def test_blobs_are_no_text(session, tmp_path):
 
 # ---- columns
 
+@pytest.mark.parametrize("name", ["file_row_number", "File_Row_Number", "filename", "file_index", "rowid"])
+def test_columns_named_as_duckdbs_own(session, tmp_path, name):
+    """Such a file can't be cut by the numbers of its rows."""
+    for k in range(3):
+        pq.write_table(pa.table({name: range(k * 1000, k * 1000 + 1000), "v": [k] * 1000}), tmp_path / f"{k}.parquet", row_group_size=100)
+    source = f"'{tmp_path}/*.parquet'"
+    check(session, f'SELECT count(*), sum("{name}"), sum(v) FROM {source}', f'SELECT * FROM {source} WHERE "{name}" BETWEEN 950 AND 1020',
+          f'SELECT a."{name}", b.v FROM {source} a JOIN {source} b ON a."{name}" = b."{name}" WHERE a."{name}" % 100 = 7')
+    assert tasks(session, f"SELECT v FROM {source}") >= 3
+
+
 NAMES = (["A", "a", "A", "x"], ["\u00dc", "\u00fc", "x"], ["x", "x", "X"], ["s", "S", "s_1"])
 
 
