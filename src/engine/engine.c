@@ -170,10 +170,13 @@ void br_session_begin(br_session *s) {
 void br_session_end(br_session *s) {
   br_file_ranges_end(s->engine->ranges, s->id);
   pthread_mutex_lock(&s->mutex);
+  struct br_held *held = s->held;
+  s->held = NULL;
   s->busy = false;
   atomic_store(&s->cancelled, false);
   pthread_cond_signal(&s->idle);
   pthread_mutex_unlock(&s->mutex);
+  br_held_free(held);
 }
 
 void br_session_cancel(br_session *s) {

@@ -26,7 +26,7 @@ void br_set_null(duckdb_vector out, idx_t row);
 
 /* minhash, minhash_bands, minhash_similarity, normalize_text: in a new instance. */
 BR_MUST_USE br_status br_functions_register(br_engine *e, br_error *err);
-/* Called by it: read_warc and warc_cuts; __url_download; __merge_moments; keys_bloom and keys_maybe. */
+/* Called by it: read_warc and warc_cuts; __url_download; __merge_moments; keys_bloom, keys_hold and keys_maybe. */
 BR_MUST_USE br_status br_warc_register(br_engine *e, br_error *err);
 BR_MUST_USE br_status br_download_register(br_engine *e, br_error *err);
 BR_MUST_USE br_status br_moments_register(br_engine *e, br_error *err);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * keys_bloom(hash, blocks), an aggregate: the Bloom filter of keys by their hashes, a BLOB of blocks * 32 bytes (of none when there was no
- * key). keys_maybe(filter, hash): false where no key with this hash was added; true where nothing is known, never NULL. Who reads
- * and writes these: plan/distribute/filter.c.
+ * key). keys_hold(filter): a number for it, as long as the statement runs: DuckDB copies a scalar subquery's value for each chunk of rows,
+ * so it must be a small one. keys_maybe(number, hash): false where no key with this hash was added; true where nothing is known, never
+ * NULL. Who writes these: plan/distribute/filter.c.
  *
- * Order: br_bloom_register once an instance. Threads: DuckDB's, each adds to a state of its own. Bounds: a state is one filter, of at most
- * BR_BLOOM_MAX_BLOCKS.
+ * Order: br_bloom_register once an instance. Threads: DuckDB's, each adds to a state of its own; held filters are under the session's lock,
+ * and only read. Bounds: a state is one filter, of at most BR_BLOOM_MAX_BLOCKS; a statement holds each once.
  */
 #include "engine/functions.h"
 
@@ -109,14 +110,91 @@ static br_status register_aggregate(br_engine *e, br_error *err) {
   return status;
 }
 
-/* ---- keys_maybe(filter, hash) */
+/* ---- keys_hold(filter), keys_maybe(number, hash) */
+
+typedef struct br_held {
+  struct br_held *next;
+  uint64_t number;
+  uint32_t blocks;
+  char bytes[];
+} br_held;
+
+void br_held_free(br_held *held) {
+  while (held) {
+    br_held *next = held->next;
+    free(held);
+    held = next;
+  }
+}
+
+/* A thread's own: the session whose statement this is, and the filter that was looked for last. */
+typedef struct looker {
+  br_session *session;
+  const br_held *last;
+} looker;
+
+static void looker_init(duckdb_init_info info) {
+  duckdb_client_context context = NULL;
+  looker *l = br_calloc(1, sizeof *l);
+  duckdb_scalar_function_init_get_client_context(info, &context);
+  l->session = br_session_of(duckdb_scalar_function_init_get_extra_info(info), context);
+  duckdb_scalar_function_init_set_state(info, l, free);
+}
+
+static const br_held *find_held(br_session *s, uint64_t number) {
+  const br_held *h = NULL;
+  if (!s) return NULL;
+  pthread_mutex_lock(&s->mutex);
+  for (h = s->held; h && h->number != number;) h = h->next;
+  pthread_mutex_unlock(&s->mutex);
+  return h;
+}
+
+/* NULL: there is no memory. */
+static const br_held *hold_one(br_session *s, const char *bytes, size_t n) {
+  br_held *h;
+  pthread_mutex_lock(&s->mutex);
+  for (h = s->held; h && (h->blocks != n / BR_BLOOM_BLOCK_BYTES || memcmp(h->bytes, bytes, n) != 0);) h = h->next;
+  if (!h && (h = malloc(sizeof *h + n)) != NULL) {
+    h->number = s->held ? s->held->number + 1 : 1;
+    h->blocks = (uint32_t)(n / BR_BLOOM_BLOCK_BYTES);
+    memcpy(h->bytes, bytes, n);
+    h->next = s->held;
+    s->held = h;
+  }
+  pthread_mutex_unlock(&s->mutex);
+  return h;
+}
 
 static bool is_filter(idx_t bytes) {
   return bytes % BR_BLOOM_BLOCK_BYTES == 0 && bytes / BR_BLOOM_BLOCK_BYTES <= BR_BLOOM_MAX_BLOCKS;
 }
 
-static void maybe(duckdb_function_info info, duckdb_data_chunk in, duckdb_vector out) {
+static void hold(duckdb_function_info info, duckdb_data_chunk in, duckdb_vector out) {
+  looker *l = duckdb_scalar_function_get_state(info);
   duckdb_string_t *filters = duckdb_vector_get_data(duckdb_data_chunk_get_vector(in, 0));
+  uint64_t *given = duckdb_vector_get_validity(duckdb_data_chunk_get_vector(in, 0)),
+           *numbers = duckdb_vector_get_data(out);
+  idx_t rows = duckdb_data_chunk_get_size(in);
+  for (idx_t i = 0; i < rows; i++) {
+    if (!is_valid(given, i)) {
+      br_set_null(out, i);
+      continue;
+    }
+    size_t n = duckdb_string_t_length(filters[i]);
+    const br_held *h = l->session && is_filter(n) ? hold_one(l->session, duckdb_string_t_data(&filters[i]), n) : NULL;
+    if (!h) {
+      duckdb_scalar_function_set_error(info,
+                                       "keys_hold: the argument is not what keys_bloom() gave, or there is no memory");
+      return;
+    }
+    numbers[i] = h->number;
+  }
+}
+
+static void maybe(duckdb_function_info info, duckdb_data_chunk in, duckdb_vector out) {
+  looker *l = duckdb_scalar_function_get_state(info);
+  const uint64_t *number = duckdb_vector_get_data(duckdb_data_chunk_get_vector(in, 0));
   const uint64_t *hash = duckdb_vector_get_data(duckdb_data_chunk_get_vector(in, 1));
   uint64_t *given = duckdb_vector_get_validity(duckdb_data_chunk_get_vector(in, 0));
   uint64_t *hashed = duckdb_vector_get_validity(duckdb_data_chunk_get_vector(in, 1));
@@ -125,21 +203,31 @@ static void maybe(duckdb_function_info info, duckdb_data_chunk in, duckdb_vector
   for (idx_t i = 0; i < rows; i++) {
     found[i] = true;
     if (!is_valid(given, i) || !is_valid(hashed, i)) continue;
-    idx_t bytes = duckdb_string_t_length(filters[i]);
-    if (!is_filter(bytes)) {
-      duckdb_scalar_function_set_error(info, "keys_maybe: the first argument is not what keys_bloom() gave");
+    if (!l->last || l->last->number != number[i]) l->last = find_held(l->session, number[i]);
+    if (!l->last) {
+      duckdb_scalar_function_set_error(info,
+                                       "keys_maybe: the first argument is not what keys_hold() gave in this statement");
       return;
     }
-    found[i] = br_bloom_has(duckdb_string_t_data(&filters[i]), (uint32_t)(bytes / BR_BLOOM_BLOCK_BYTES), hash[i]);
+    found[i] = br_bloom_has(l->last->bytes, l->last->blocks, hash[i]);
   }
 }
 
 br_status br_bloom_register(br_engine *e, br_error *err) {
-  static const br_scalar f = {.name = "keys_maybe",
-                              .parameters = {DUCKDB_TYPE_BLOB, DUCKDB_TYPE_UBIGINT},
-                              .n_parameters = 2,
-                              .result = DUCKDB_TYPE_BOOLEAN,
-                              .function = maybe};
+  static const br_scalar functions[] = {{.name = "keys_hold",
+                                         .parameters = {DUCKDB_TYPE_BLOB},
+                                         .n_parameters = 1,
+                                         .result = DUCKDB_TYPE_UBIGINT,
+                                         .is_volatile = true,
+                                         .function = hold,
+                                         .init = looker_init},
+                                        {.name = "keys_maybe",
+                                         .parameters = {DUCKDB_TYPE_UBIGINT, DUCKDB_TYPE_UBIGINT},
+                                         .n_parameters = 2,
+                                         .result = DUCKDB_TYPE_BOOLEAN,
+                                         .function = maybe,
+                                         .init = looker_init}};
   BR_TRY(register_aggregate(e, err));
-  return br_scalar_register(e, &f, err);
+  for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) BR_TRY(br_scalar_register(e, &functions[i], err));
+  return BR_OK;
 }

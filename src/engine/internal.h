@@ -57,11 +57,13 @@ struct br_session {
   br_run_ctx *run;
   atomic_bool cancelled;
   bool no_join_filters; /* of streams; the session's user alone */
+  struct br_held *held; /* functions_bloom.c: filters of the statement under way; under mutex */
 };
 
 /* ---- engine.c */
 void br_session_begin(br_session *s);
 void br_session_end(br_session *s);
+void br_held_free(struct br_held *held); /* functions_bloom.c */
 /* The session whose connection this is, or NULL. Takes over the context. */
 br_session *br_session_of(br_engine *e, duckdb_client_context context);
 

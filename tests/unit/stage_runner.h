@@ -32,6 +32,7 @@ static size_t sr_blooms;      /* tasks that read a Bloom filter */
 /* The engine's functions for Bloom filters, in SQL: of one bit a key, in a filter that finds few others. */
 #define SR_KEYS_BLOOM \
   "CREATE OR REPLACE MACRO keys_bloom(h, blocks) AS bitstring_agg((h % 1048576)::INTEGER, 0, 1048575)"
+#define SR_KEYS_HOLD "CREATE OR REPLACE MACRO keys_hold(f) AS f"
 #define SR_KEYS_MAYBE \
   "CREATE OR REPLACE MACRO keys_maybe(f, h) AS coalesce(get_bit(f, (h % 1048576)::INTEGER) = 1, false)"
 

@@ -109,6 +109,7 @@ static int open_fixture(void **state) {
   must(f->c, "SET threads = 1");
   must(f->c, SR_KEYS_BLOOM);
   must(f->c, SR_KEYS_MAYBE);
+  must(f->c, SR_KEYS_HOLD);
   *state = f;
   return 0;
 }
@@ -374,7 +375,8 @@ static void bloom_filters_of_keys(void **state) {
       for (size_t in = 0; in < s->stages[k].n_inputs; in++) {
         if (s->stages[k].inputs[in].kind != BR_EX_BLOOM) continue;
         read++;
-        if (!strstr(s->stages[k].sql, "keys_maybe((SELECT c0 FROM input(") || !strstr(s->stages[k].sql, cases[i].ours))
+        if (!strstr(s->stages[k].sql, "keys_maybe((SELECT keys_hold(c0) FROM input(") ||
+            !strstr(s->stages[k].sql, cases[i].ours))
           fail_msg("%s: %s", cases[i].sql, s->stages[k].sql);
       }
     }

@@ -47,6 +47,7 @@ static void all_queries(const char *name, const char *generate, const char *quer
   must(c, "SET threads = 2");
   must(c, SR_KEYS_BLOOM);
   must(c, SR_KEYS_MAYBE);
+  must(c, SR_KEYS_HOLD);
   assert_true(rt_column(c, queries, 0, &texts, &why));
   assert_int_equal(texts.n, count);
   for (size_t i = 0; i < texts.n; i++) {

@@ -207,7 +207,7 @@ static const char *with_bloom(br_dist *d, const br_branch *b, const br_hash_keys
   uint32_t number = br_open_input(d, b->open, maker, BR_EX_BLOOM, false);
   return br_arena_printf(d->arena,
                          "SELECT t.*\nFROM %s t " BR_FILTER_BEGIN
-                         " WHERE keys_maybe((SELECT c0 FROM input(%u)), %s) " BR_FILTER_END,
+                         " WHERE keys_maybe((SELECT keys_hold(c0) FROM input(%u)), %s) " BR_FILTER_END,
                          br_block(d, b->sql), number, number, ours);
 }
 
