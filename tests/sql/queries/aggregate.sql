@@ -12,13 +12,13 @@ SELECT g, sum(d), min(d), max(d), avg(d) FROM facts WHERE NOT isnan(d) AND NOT i
 SELECT g, sum(d), min(d), max(d) FROM facts GROUP BY g;
 -- 2 stages
 SELECT g, var_samp(x), var_pop(x), stddev(x), stddev_pop(x), covar_pop(x, k), corr(x, k), regr_slope(x, k), regr_intercept(x, k), regr_r2(x, k), skewness(x), kurtosis(x), sem(x) FROM facts GROUP BY g;
--- 2 stages | one-task: aggregate without GROUP BY that can't be computed in two steps
+-- 2 stages
 SELECT var_samp(x), stddev_pop(x), covar_samp(x, g), corr(x, g), regr_count(x, k), regr_avgx(x, k), skewness(x), kurtosis_pop(x) FROM facts;
 -- 2 stages
 SELECT g, product(1 + x / 1e6), geomean(x + 1), entropy(k), fsum(x), kahan_sum(x), favg(x) FROM facts GROUP BY g;
 -- 2 stages
 SELECT g, arg_min(id, ts), arg_max(name, ts), arg_min(id, x * 100000 + id), max(id, 3), min(id, 2), arg_max(id, id, 2) FROM facts GROUP BY g;
--- 2 stages | one-task: aggregate without GROUP BY that can't be computed in two steps
+-- 2 stages
 SELECT arg_min(id, ts), arg_max(name, ts), arg_max(s, id), arg_max_null(s, id), min_by(id, big), max_by(id, big) FROM facts;
 -- # all the same value in a group: any row does
 -- 2 stages

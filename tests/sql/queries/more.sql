@@ -23,7 +23,7 @@ SELECT * FROM (SELECT g, k, count(*) AS c FROM facts GROUP BY g, k) a JOIN (SELE
 SELECT * FROM (SELECT DISTINCT g, k FROM facts) a LEFT JOIN (SELECT DISTINCT k, g FROM facts WHERE ok) b ON a.g = b.g AND a.k IS NOT DISTINCT FROM b.k;
 -- 5 stages
 SELECT d.k, x.c, y.c FROM dims d LEFT JOIN (SELECT k, count(*) AS c FROM facts GROUP BY k) x ON d.k = x.k LEFT JOIN (SELECT g AS k, count(*) AS c FROM facts GROUP BY g) y ON y.k = d.k WHERE x.c IS NULL OR y.c > 100;
--- 8 stages
+-- 9 stages
 SELECT a.k, count(*) FROM (SELECT k FROM facts UNION ALL SELECT k FROM dims) a WHERE EXISTS (SELECT 1 FROM dims d WHERE d.k = a.k AND d.kind > 1) GROUP BY a.k;
 -- 8 stages
 SELECT g, (SELECT count(*) FROM dims d WHERE d.kind = f.g), sum(f.x) FROM facts f GROUP BY g;
