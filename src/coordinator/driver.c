@@ -55,6 +55,7 @@ void br_driver_step(br_driver *d, br_event *e) {
   for (size_t i = 0; i < d->actions.count; i++) br_driver_carry_out(d, &d->actions.items[i]);
   d->stepping = false;
   br_driver_answer(d);
+  br_driver_fail_refused(d);
 }
 
 static struct timespec deadline_in(uint64_t ms) {
@@ -213,6 +214,7 @@ void br_driver_free(br_driver *d) {
   br_driver_functions_free(d);
   free(d->actions.items);
   free(d->asks);
+  free(d->refusals);
   pthread_cond_destroy(&d->changed);
   pthread_mutex_destroy(&d->lock);
   free(d);

@@ -75,6 +75,25 @@ static const char *count_start(br_query *q, const br_action *a) {
   return names[why];
 }
 
+/* The planner lets no stage's own text become so long. A split is a list of files, and passes are the text several times. */
+void br_driver_refuse(br_driver *d, const br_action *a, size_t bytes, size_t passes) {
+  br_grow((void **)&d->refusals, &d->cap_refusals, d->n_refusals, sizeof *d->refusals);
+  br_refusal *r = &d->refusals[d->n_refusals++];
+  *r = (br_refusal){.attempt = a->attempt, .worker = a->worker};
+  if (passes > 1)
+    br_fail(&r->why, BR_UNSUPPORTED, BR_BLAME_USER,
+            "the text of a task in %zu passes, for what does not fit into memory at once, takes %zu bytes, more than "
+            "the %u of "
+            "a message: give the workers more memory (--memory), or put long constants into a table",
+            passes, bytes, BR_MESSAGE_MAX_BYTES);
+  else
+    br_fail(&r->why, BR_UNSUPPORTED, BR_BLAME_USER,
+            "a task's text takes %zu bytes, more than the %u of a message: let a task read fewer files (--set "
+            "split_bytes=…), or put "
+            "long constants into a table",
+            bytes, BR_MESSAGE_MAX_BYTES);
+}
+
 static void run_task(br_driver *d, br_query *q, const br_action *a) {
   br_arena *arena = br_arena_new();
   version_ctx v = {d, q->id};
@@ -94,7 +113,11 @@ static void run_task(br_driver *d, br_query *q, const br_action *a) {
   br_events_emit(d->events, "task_assigned", "{" ATTEMPT_FMT ", s:s, s:b, s:b, s:I, s:b}",
                  ATTEMPT_OF(a->attempt, a->worker), "why", why, "second", (int)a->second, "alone", (int)a->alone,
                  "passes", (json_int_t)(t->n_passes > 0 ? t->n_passes : 1), "enough", (int)enough);
-  br_cluster_send(d->cluster, a->worker, &cmd);
+  size_t bytes = brant__pb__command__get_packed_size(&cmd);
+  if (bytes > BR_MESSAGE_MAX_BYTES)
+    br_driver_refuse(d, a, bytes, t->n_passes);
+  else
+    br_cluster_send(d->cluster, a->worker, &cmd);
   br_arena_free(arena);
 }
 

@@ -134,6 +134,23 @@ static void note_again(br_driver *d, const br_attempt_id *id, br_again why) {
   pthread_mutex_unlock(&q->lock);
 }
 
+/* An attempt failed on this worker, or could not be sent to it. */
+static void attempt_failed(br_driver *d, br_event *e) {
+  const br_error *why = e->error;
+  const br_attempt_id *lost = &why->lost.made_by; /* zeros: none */
+  br_events_emit(d->events, "task_failed", "{s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:I}", "query",
+                 (json_int_t)e->attempt.query, "stage", (json_int_t)e->attempt.stage, "task",
+                 (json_int_t)e->attempt.task, "attempt", (json_int_t)e->attempt.attempt, "worker",
+                 (json_int_t)e->worker, "code", br_code_name(why->code), "blame", br_blame_name(why->blame), "message",
+                 why->message, "has_lost", (int)why->has_lost, "lost_stage", (json_int_t)lost->stage, "lost_task",
+                 (json_int_t)lost->task, "lost_attempt", (json_int_t)lost->attempt, "lost_worker",
+                 (json_int_t)(why->has_lost ? why->lost.worker : 0));
+  note_again(d, &e->attempt, why->code == BR_CANCELLED ? BR_AGAIN_CANCELLED : BR_AGAIN_FAILED);
+  br_losses *before = br_losses_of_fetch(d, why);
+  br_driver_step(d, e);
+  br_losses_tell(d, before, "it could not be read");
+}
+
 static void task_failed(br_driver *d, const br_worker *w, const Brant__Pb__TaskFailed *t) {
   br_error why;
   br_error_from_pb(t->error, &why);
@@ -143,17 +160,21 @@ static void task_failed(br_driver *d, const br_worker *w, const Brant__Pb__TaskF
                 .incarnation = w->incarnation,
                 .attempt = br_attempt_from_pb(t->id),
                 .error = &why};
-  const br_attempt_id *lost = &why.lost.made_by; /* zeros: none */
-  br_events_emit(d->events, "task_failed", "{s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:I}", "query",
-                 (json_int_t)e.attempt.query, "stage", (json_int_t)e.attempt.stage, "task", (json_int_t)e.attempt.task,
-                 "attempt", (json_int_t)e.attempt.attempt, "worker", (json_int_t)w->id, "code", br_code_name(why.code),
-                 "blame", br_blame_name(why.blame), "message", why.message, "has_lost", (int)why.has_lost, "lost_stage",
-                 (json_int_t)lost->stage, "lost_task", (json_int_t)lost->task, "lost_attempt",
-                 (json_int_t)lost->attempt, "lost_worker", (json_int_t)(why.has_lost ? why.lost.worker : 0));
-  note_again(d, &e.attempt, why.code == BR_CANCELLED ? BR_AGAIN_CANCELLED : BR_AGAIN_FAILED);
-  br_losses *before = br_losses_of_fetch(d, &why);
-  br_driver_step(d, &e);
-  br_losses_tell(d, before, "it could not be read");
+  attempt_failed(d, &e);
+}
+
+void br_driver_fail_refused(br_driver *d) {
+  while (d->n_refusals > 0) {
+    br_refusal r = d->refusals[--d->n_refusals];
+    const br_worker *w = br_cluster_find(d->cluster, r.worker);
+    if (w == NULL) continue; /* lost in the meantime, and the attempt with it */
+    br_event e = {.kind = BR_EV_TASK_FAILED,
+                  .worker = w->id,
+                  .incarnation = w->incarnation,
+                  .attempt = r.attempt,
+                  .error = &r.why};
+    attempt_failed(d, &e);
+  }
 }
 
 static void executor_lost(br_driver *d, const br_worker *w, const Brant__Pb__ExecutorLost *x) {

@@ -26,6 +26,8 @@ struct br_driver {
   br_actions actions;
   struct br_ask *asks; /* questions of the step under way, answered after it */
   size_t n_asks, cap_asks;
+  struct br_refusal *refusals; /* attempts of the step under way that can't be sent; failed after it */
+  size_t n_refusals, cap_refusals;
   br_timer *tick;
   uint64_t tick_at_ms; /* by br_driver_now_ms */
   br_timer *beat;
@@ -65,6 +67,16 @@ void br_driver_carry_out(br_driver *d, const br_action *a);
 void br_driver_finish(br_driver *d, br_query *q, const br_error *err); /* err NULL: well */
 void br_driver_stop_deadline(br_query *q);
 void br_driver_take_gauges(br_driver *d, br_query *q); /* with the query's lock */
+
+/* The attempt's message is larger than a worker may be sent: it fails, with this error, after the step. */
+typedef struct br_refusal {
+  br_attempt_id attempt;
+  uint32_t worker;
+  br_error why;
+} br_refusal;
+void br_driver_refuse(br_driver *d, const br_action *a, size_t bytes, size_t passes);
+/* driver_events.c: all of them; each is a step */
+void br_driver_fail_refused(br_driver *d);
 
 /* driver_probe.c: ask the worker's data port for its status; the answer, or none within probe_ms, becomes BR_EV_PROBED. */
 void br_driver_probe(br_driver *d, uint32_t worker, uint32_t incarnation);

@@ -4,6 +4,7 @@ against one-process DuckDB, at several numbers of partitions, staged and eager.
 """
 import itertools
 import json
+import os
 
 import duckdb
 import pytest
@@ -228,6 +229,29 @@ def test_a_text_beyond_16_mib(both):
     assert compare.difference(compare.rows_of(table), both[1].execute(sql).fetchall(), False) is None
     assert not stats.distributed and stats.workers_lost == 0
     check(both, "select count(*) from big")
+
+
+def test_a_tasks_text_beyond_16_mib(both, tmp_path):
+    """The text of its stage is shorter. What can't be sent is an error that says so, and every worker goes on."""
+    session, con = both
+    deep = tmp_path.joinpath(*["d" * 250] * 15)
+    deep.mkdir(parents=True)
+    con.execute(f"COPY (SELECT 1 AS k) TO '{deep}/file.parquet'")
+    for i in range(4600):  # read by each task, so that each has all of their names
+        os.link(deep / "file.parquet", deep / f"copy-{i}.parquet")
+    con.execute(f"COPY (SELECT hash(i) AS h, i AS k FROM range(1200000) r(i)) TO '{tmp_path}/large.parquet'")
+    cases = [
+        ("task_passes", 4, 0, "SELECT k, count(*) FROM big GROUP BY k HAVING max(v)::VARCHAR <> repeat('a', 5000000)", "in 4 passes"),
+        ("inline_bytes", 2 << 20, 0, f"SELECT sum(h) FROM '{tmp_path}/large.parquet' l JOIN '{deep}/*.parquet' s ON l.k = s.k", "fewer files"),
+    ]
+    for name, value, usual, sql, said in cases:
+        session.set(name, value)
+        with pytest.raises(brantlib.BrantError, match="text.*more than the 16777216 of a message") as failed:
+            session.run(sql)
+        assert said in str(failed.value)
+        session.set(name, usual)
+        table, stats = session.run("SELECT k, count(*) FROM big GROUP BY k")
+        assert table.num_rows == 998 and stats.workers_lost == 0
 
 
 def test_a_top_n_keeps_its_rows_below_a_join(tmp_path):
