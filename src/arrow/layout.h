@@ -6,7 +6,7 @@
 
 #include "arrow/batch.h"
 
-#define BR_SCHEMA_MAX_DEPTH 64
+#define BR_SCHEMA_MAX_DEPTH 48    /* two levels of flatbuffers each: their verifier, at the reader's, follows 100 */
 #define BR_SCHEMA_MAX_NODES 65536 /* fields, nested ones included */
 
 typedef enum br_lay_kind {

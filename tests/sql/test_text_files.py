@@ -203,3 +203,15 @@ def test_many_files_that_are_one_part(tmp_path):
         s.explain(sql)
         assert time.monotonic() - begin < 2 * read + 1
         assert [tuple(r.values()) for r in s.run(sql)[0].to_pylist()] == want
+
+
+@pytest.mark.parametrize("levels", [47, 48, 90])
+def test_nested_deep(cutting, tmp_path, levels):
+    """What is too deep for a schema of Arrow IPC is an error, and nothing waits for it."""
+    (tmp_path / "deep.ndjson").write_text('{"a": ' + "[" * levels + "1" + "]" * levels + "}\n")
+    sql = f"SELECT * FROM read_json('{tmp_path}/deep.ndjson', maximum_depth = -1)"
+    if levels <= 47:
+        assert cutting.run(sql)[0].num_rows == 1
+        return
+    with pytest.raises(brantlib.BrantError, match="nested (deeper|more) than"):
+        cutting.run(sql)
