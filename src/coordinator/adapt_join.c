@@ -75,6 +75,8 @@ static void take_tasks(br_query *q, br_stage_run *r, const br_stage *was, br_sta
   br_query_set_tasks(q, r, p->n_tasks);
   r->split_sql = p->split_sql;
   r->split_rows = p->split_rows;
+  r->cut_sql = p->cut_sql; /* the stage's scans come first in the join's, too */
+  r->n_cut = p->n_cut;
   p->split_sql = NULL;
   p->split_rows = 0;
   br_filter_facts_free(p); /* of the keys that the join itself reads now */

@@ -102,7 +102,9 @@ static uint32_t choose_partitions(const brant_session *s, uint64_t bytes, uint32
 static bool builds_tables(const br_stage *st) {
   for (size_t i = 0; i < st->n_inputs; i++)
     if (st->inputs[i].kind == BR_EX_BROADCAST) return true;
-  return st->n_scans > 1; /* the others are read whole by each task */
+  for (size_t i = 0; i < st->n_scans; i++)
+    if ((int)i != st->split_scan && !st->scans[i].cut) return true; /* read whole by each task */
+  return false;
 }
 
 /* How many splits a scan gets. A number that fits the number of files cuts no file (files of a table are mostly of one size):
@@ -194,6 +196,22 @@ static bool stay_whole(const br_scan *scan, const br_snapshot *snap) {
   return scan->whole_files_only || br_snapshot_bytes(snap, &number, 1) > 0;
 }
 
+/* The scan's files, and those of the scans that are cut with it. */
+static br_status split_in_order(brant_session *s, br_query *q, br_stage_run *r, size_t i, const br_snapshot *snap,
+                                const br_split *splits, size_t n, br_error *err) {
+  br_status status = BR_OK;
+  const br_snapshot **files = br_calloc(r->plan->n_scans, sizeof *files);
+  for (size_t k = 0; k < r->plan->n_scans; k++) {
+    br_snapshot *other = NULL;
+    if (k != i && r->plan->scans[k].cut) BR_TRY_GOTO(pin_files(s, q, &r->plan->scans[k].scan, &other, err));
+    files[k] = k == i ? snap : other;
+  }
+  br_cut_splits(q, r, files, splits, n);
+done:
+  free(files);
+  return status;
+}
+
 static br_status split_files(brant_session *s, br_query *q, br_stage_run *r, size_t i, bool spread, uint32_t slots,
                              br_error *err) {
   const br_scan *scan = &r->plan->scans[i].scan;
@@ -218,6 +236,11 @@ static br_status split_files(brant_session *s, br_query *q, br_stage_run *r, siz
   br_prune_free(snap, left_out);
   BR_TRY(status);
   if (whole) keep_files_whole(snap, &splits, &n);
+  if (r->plan->scans[i].cut) {
+    status = split_in_order(s, q, r, i, snap, splits, n, err);
+    br_splits_free(splits, n);
+    return status;
+  }
   for (size_t k = 0; k < n; k++) {
     br_buf b = {0};
     br_split_sql(snap, &splits[k], without_comma(scan->options), &b);
@@ -350,6 +373,7 @@ static br_status split_stage(brant_session *s, br_query *q, br_stage_run *r, uin
   r->datasets = br_calloc(st->n_scans + 1, sizeof *r->datasets);
   for (size_t i = 0; i < st->n_scans; i++) {
     bool spread = (int)i == st->split_scan && st->rule == BR_TASKS_SPLITS;
+    if (!spread && st->scans[i].cut) continue; /* with the split one */
     if (st->scans[i].scan.kind == BR_SCAN_DATASET)
       BR_TRY(split_dataset(s, r, i, spread, slots, err));
     else if (st->scans[i].scan.kind == BR_SCAN_TABLE)
@@ -382,6 +406,7 @@ static br_status plan_bytes(brant_session *s, br_node *n, br_arena *arena, uint6
     BR_TRY(br_source_snapshot(s->db, s->source, (const char *const *)scan.files, scan.n_files, &snap, err));
     n->source_bytes = (double)br_snapshot_bytes(snap, columns, k);
     n->source_rows = (double)br_snapshot_rows(snap);
+    br_sorted_columns(n, snap, arena);
     *bytes += (uint64_t)n->source_bytes;
     br_snapshot_free(snap);
   } else if (is_scan && scan.kind == BR_SCAN_WARC) {
@@ -535,6 +560,7 @@ static br_status cut(brant_session *s, br_plan *plan, const char *sql, const br_
       .inline_bytes = bytes / INLINE_SHARE >= s->settings.inline_bytes ? (double)s->settings.inline_bytes : 0,
       .sort_one_task_rows = (double)s->settings.sort_one_task_rows,
       .two_step_aggregate = s->settings.two_step_aggregate != 0,
+      .sorted_scans = s->settings.sorted_scans != 0,
       .run_time_filters = s->settings.filter_bytes > 0,
       .bloom_filters = s->settings.adaptive != 0 && s->settings.bloom_bytes > 0,
       .bloom_rows = (double)s->settings.bloom_keys,

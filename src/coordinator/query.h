@@ -71,9 +71,12 @@ typedef struct br_split_facts {
 typedef struct br_stage_run {
   const br_stage *plan;
   uint32_t n_tasks;
-  char **split_sql;    /* [n_tasks] for BR_TASKS_SPLITS: source text of each task's split */
-  char **whole_sql;    /* [plan->n_scans]: source text of scans that are read whole, NULL for the split one */
-  uint64_t split_rows; /* of all splits */
+  char **split_sql; /* [n_tasks] for BR_TASKS_SPLITS: source text of each task's split */
+  char **whole_sql; /* [plan->n_scans]: source text of scans that are read whole, NULL for others */
+  char **
+      *cut_sql; /* [n_cut][n_tasks]: of scans that are cut with the split one; NULL for others. In the stages' arena */
+  size_t n_cut; /* the plan's scans may be more: behind these all are read whole */
+  uint64_t split_rows;            /* of all splits */
   const br_snapshot *split_files; /* what they were cut from, and may be cut from anew; NULL: as they are */
   const char *split_options;      /* further arguments of the scan, or NULL */
   br_split_facts *split_facts;    /* [n_tasks]; NULL: nothing is known */
@@ -171,6 +174,11 @@ br_query *br_query_ref(br_query *q);
 void br_query_unref(br_query *q);
 /* Number of tasks of each stage from the rules; split_sql of SPLITS stages must be there. */
 BR_MUST_USE br_status br_query_count_tasks(br_query *q, br_error *err);
+
+/* ---- sorted.c. Columns by whose values the rows of a scan's files lie in order become known to the plan. */
+void br_sorted_columns(br_node *get, const br_snapshot *files, br_arena *arena);
+/* The tasks of a stage whose split scan is cut: at the values where its splits begin. files: [plan->n_scans] of all that are cut. */
+void br_cut_splits(br_query *q, br_stage_run *r, const br_snapshot *const *files, const br_split *splits, size_t n);
 
 /* ---- adapt.c: with the query's lock, on the loop thread, from the scheduler's question to its answer */
 bool br_query_adapts(const br_query *q, uint32_t stage);

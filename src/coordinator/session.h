@@ -40,6 +40,7 @@ typedef struct br_settings {
   uint64_t inline_bytes;       /* most (compressed) bytes of files that every task reads for itself; 0: none */
   uint64_t two_step_aggregate; /* 0, 1 */
   uint64_t adaptive;           /* 0, 1: stages are planned again with true sizes */
+  uint64_t sorted_scans; /* 0, 1: files that lie in the order of a column are cut by its values where that helps */
   uint64_t
       task_target_bytes; /* of a task that reads an exchange; 0: by size, or one a partition when partitions is given */
   uint64_t task_passes;  /* tests: tasks that can run in at least this many passes; 0: one */

@@ -44,7 +44,8 @@ static bool input_used(const br_query *q, const br_stage_run *r, const br_stage_
 static char *task_text(const br_query *q, const br_stage_run *r, uint32_t task, const char *text, br_arena *arena) {
   char *sql = br_filter_text(q, r, task, br_arena_strdup(arena, text), arena);
   for (size_t i = 0; i < r->plan->n_scans; i++) {
-    const char *with = (int)i == r->plan->split_scan ? r->split_sql[task] : r->whole_sql[i];
+    bool cut = i < r->n_cut && r->cut_sql[i] != NULL;
+    const char *with = (int)i == r->plan->split_scan ? r->split_sql[task] : cut ? r->cut_sql[i][task] : r->whole_sql[i];
     sql = replace_token(arena, sql, r->plan->scans[i].token, with);
   }
   return br_stage_task_sql(arena, sql, task, r->n_tasks);

@@ -49,6 +49,17 @@ typedef struct br_bind {
   uint64_t column;
 } br_bind;
 
+/* A column of a GET by whose values its rows lie in order, row group after row group, none of them NULL. */
+#define BR_SORTED_POINTS 32
+typedef struct br_sorted_column {
+  size_t column; /* of the output: an integer of at most 64 bits, or a date */
+  const char *name;
+  bool date;
+  size_t groups; /* row groups */
+  double rows;
+  int64_t at[BR_SORTED_POINTS + 1]; /* about which value lies behind k / POINTS of the rows; the last is the greatest */
+} br_sorted_column;
+
 typedef struct br_node br_node;
 struct br_node {
   br_node_kind kind;
@@ -62,7 +73,9 @@ struct br_node {
   double rows;      /* estimated cardinality; negative: unknown */
   double source_rows,
       source_bytes; /* GET: of its files, as stored (bytes: of the columns that are read); negative: not known here */
-  uint32_t id;      /* pre-order number */
+  const br_sorted_column *sorted; /* GET: as far as it is known here */
+  size_t n_sorted;
+  uint32_t id;           /* pre-order number */
   const br_node *source; /* DELIM_GET: the DELIM_JOIN that feeds it; CTE_REF: its CTE or RECURSIVE_CTE; else NULL */
 };
 

@@ -24,19 +24,21 @@ static column_ranges *add(footer *f, const char *column, size_t n, br_range_kind
   return f->ranges = r;
 }
 
-/* "i:group:least:greatest" */
+/* "i:group:least:greatest:1" */
 static void parse_one(footer *f, const char *name, size_t n, const char *value, size_t *left) {
   br_range_kind kind = *value == 'd' ? BR_RANGE_DATE : BR_RANGE_INTEGER;
   char *end;
   size_t group = strtoull(value + 2, &end, 10);
   int64_t least = strtoll(end + 1, &end, 10), greatest = strtoll(end + 1, &end, 10);
+  bool no_nulls = *end == ':' && end[1] == '1';
   column_ranges *r = f->ranges;
   if (!r || r->kind != kind || strlen(r->column) != n || memcmp(r->column, name, n) != 0) {
     if (*left < f->file.n_groups) return;
     *left -= f->file.n_groups;
     r = add(f, name, n, kind);
   }
-  if (group < f->file.n_groups) r->groups[group] = (br_range){.known = true, .least = least, .greatest = greatest};
+  if (group < f->file.n_groups)
+    r->groups[group] = (br_range){.known = true, .no_nulls = no_nulls, .least = least, .greatest = greatest};
 }
 
 void br_ranges_parse(footer *f, const char *text) {
@@ -48,6 +50,11 @@ void br_ranges_parse(footer *f, const char *text) {
     if (name > 0) parse_one(f, text, name - 1, text + name, &left);
     text += length + (end != NULL);
   }
+}
+
+const br_range *br_ranges_of(const footer *f, const char *column, br_range_kind kind) {
+  const column_ranges *r = find(f, column, strlen(column), kind);
+  return r ? r->groups : NULL;
 }
 
 /* False: of some rows nothing is known. */

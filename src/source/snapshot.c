@@ -59,7 +59,8 @@ static char *footer_sql(const char *const *paths, size_t n) {
   br_buf_str(&sql,
              "WITH m AS MATERIALIZED (SELECT file_name AS f, row_group_id AS g, row_group_num_rows AS r, "
              "split_part(path_in_schema, ', ', 1) AS c, total_compressed_size AS b, path_in_schema AS p, type AS t, "
-             "stats_min_value AS lo, stats_max_value AS hi FROM parquet_metadata(");
+             "stats_min_value AS lo, stats_max_value AS hi, CASE WHEN stats_null_count = 0 THEN 1 ELSE 0 END AS z "
+             "FROM parquet_metadata(");
   br_sql_paths(paths, n, &sql);
   br_buf_str(
       &sql,

@@ -60,7 +60,7 @@ BR_MUST_USE br_status br_snapshot_check(const br_snapshot *s, br_error *err);
 /* As whole numbers: BIGINT for integers, DATE in days since 1970. */
 typedef enum br_range_kind { BR_RANGE_INTEGER, BR_RANGE_DATE } br_range_kind;
 typedef struct br_range {
-  bool known;
+  bool known, no_nulls; /* no_nulls: of a row group alone */
   int64_t least, greatest;
 } br_range;
 /* ---- splits of files */
@@ -90,6 +90,25 @@ BR_MUST_USE br_status br_snapshot_splits(const br_snapshot *s, const br_split_op
 void br_splits_free(br_split *splits, size_t n);
 /* Between which values all rows of the split lie, NULLs left aside, as far as footers say. */
 br_range br_split_range(const br_snapshot *s, const br_split *split, const char *column, br_range_kind kind);
+/* ---- sorted.c: in how many row groups the rows lie in the order of the column, without NULLs; 0: they don't, or it is not known. Of
+ * columns of whole numbers and dates, which the caller knows. at [points + 1]: about which value lies behind k / points of the rows, the
+ * last one is the greatest. */
+size_t br_snapshot_sorted(const br_snapshot *s, const char *column, br_range_kind kind, int64_t *at, size_t points);
+typedef struct br_value_range {
+  bool from_known, to_known; /* false: no bound */
+  int64_t from, to;          /* from <= value < to */
+} br_value_range;
+typedef struct br_sorted_scan {
+  const char *column;
+  br_range_kind kind;
+  const char *options; /* text of further named arguments, or NULL */
+  bool filtered;       /* there will be other conditions on it: one more changes DuckDB's estimate no further */
+} br_sorted_scan;
+/* What stands in FROM for the rows of such files with these values. About how many: those of the row groups that hold some. */
+uint64_t br_snapshot_range_sql(const br_snapshot *s, const br_sorted_scan *scan, const br_value_range *want,
+                               br_buf *out);
+
+/* ---- what filters rule out */
 /* Row groups for which the condition holds, over a row m of parquet_metadata() (one column of one row group); `files` in it stands
  * for the list of files. *out: [file][row group], *bytes: compressed bytes of those that are left. What can't be found out is left in. */
 void br_snapshot_prune(br_session *session, const br_snapshot *s, const char *condition, const char *files, bool ***out,

@@ -15,7 +15,8 @@ import tpch  # noqa: E402
 
 SMALL_ROWS = 20_000
 # Everything is shuffled, in many tasks, in several partitions: many places where something can be lost.
-WIDE = {"broadcast_bytes": "0", "two_step_aggregate": "false", "sort_one_task_rows": "0", "partitions": "8", "split_bytes": "1MB"}
+WIDE = {"broadcast_bytes": "0", "two_step_aggregate": "false", "sort_one_task_rows": "0", "partitions": "8", "split_bytes": "1MB",
+        "sorted_scans": "false"}
 
 
 @dataclasses.dataclass

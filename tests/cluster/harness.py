@@ -249,9 +249,9 @@ class Box:
         return c
 
     def sql(self, *texts, workers=3, threads=1, memory="512MB", options=(), temp=None, **kw):
-        """brant sql, everything distributed, CSV."""
+        """brant sql, everything distributed, CSV. lineitem lies in the order of its key: rows are to move all the same."""
         return self.brant("sql", "--workers", workers, "--threads", threads, "--memory", memory, "--distribute", "always", "--format",
-                          "csv", "--temp-dir", temp or self.temp, *options, *texts, **kw)
+                          "csv", "--temp-dir", temp or self.temp, "--set", "sorted_scans=false", *options, *texts, **kw)
 
     def worker(self, join, *options, secret=None, prefix=(), memory="256MiB", cwd=None):
         """brant worker, as people start it by hand."""
@@ -320,7 +320,8 @@ class Live:
         self.box, self._queue, self.all = box, queue.Queue(), []
         os.environ["BRANT_TEST_MARK"] = box.mark
         try:
-            self.session = brantlib.Session(temp_dir=box.temp, **options)
+            settings = {"sorted_scans": "false", **(options.pop("settings", None) or {})}  # rows are to move
+            self.session = brantlib.Session(temp_dir=box.temp, settings=settings, **options)
             box.sessions.append(self.session)
             self.session.subscribe(self._take)
         except BaseException:

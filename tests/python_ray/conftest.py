@@ -68,7 +68,7 @@ def ray_session(nodes):
     """brant.init("ray"); afterwards none of its processes is there."""
     import brant
     nodes.complete()
-    s = brant.init("ray", address=nodes.address, distribute="always", progress=False)
+    s = brant.init("ray", address=nodes.address, distribute="always", progress=False, settings={"sorted_scans": "false"})  # rows are to move
     try:
         yield s
     finally:

@@ -82,7 +82,7 @@ void br_open_why(br_dist *d, br_open *o, const char *fmt, ...) {
 
 static br_rule merged_rule(br_rule a, br_rule b) {
   if (a == BR_RULE_NONE) return b;
-  BR_ASSERT(b == BR_RULE_NONE || (a == b && (a == BR_RULE_ONE || a == BR_RULE_PARTITIONS)));
+  BR_ASSERT(b == BR_RULE_NONE || (a == b && (a == BR_RULE_ONE || a == BR_RULE_PARTITIONS || a == BR_RULE_SPLITS)));
   return a;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which rows are together in one task: the hash clustering of a relation (and its ranges), followed through renamed,
+ * Which rows are together in one task: the clustering of a relation (and its ranges), by hash or by the order that its files lie in, followed through renamed,
  * dropped and equal columns, so that an exchange that would change nothing is left out. Threads: none. Bounds: BR_KEY_COLUMNS equal columns
  * are remembered a key; more are forgotten, which costs an exchange and never a row.
  */
@@ -42,6 +42,7 @@ void br_no_ranges(br_drel *r) {
 void br_no_clustering(br_drel *r) {
   r->n_keys = 0;
   r->aligned = false;
+  r->sorted = NULL;
 }
 
 /* Ranges by k1, k2, … are ranges by k1 too, but rows that agree in k1 may be in several tasks. */
@@ -122,6 +123,10 @@ br_status br_equal_columns(br_dist *d, br_drel *r, int64_t a, int64_t b, br_erro
   return BR_OK;
 }
 
+void br_rely_on_order(br_open *o) {
+  for (size_t i = 0; i < o->n_scans && o->rule == BR_RULE_SPLITS; i++) o->scans[i].cut = o->scans[i].sorted != NULL;
+}
+
 bool br_clustered_within(const br_drel *r, const br_hash_keys *k) {
   if (!r->n_keys || r->n_branches != 1) return false;
   for (size_t i = 0; i < r->n_keys; i++) {
@@ -129,12 +134,13 @@ bool br_clustered_within(const br_drel *r, const br_hash_keys *k) {
     for (size_t j = 0; j < k->n; j++) found = found || br_key_has(&r->keys[i], k->columns[j], k->hashed_as[j]);
     if (!found) return false;
   }
+  br_rely_on_order(r->branches[0].open);
   return true;
 }
 
 const char *br_clustering_text(br_dist *d, const br_drel *r) {
   br_buf b = {0};
-  br_buf_str(&b, "hash(");
+  br_buf_str(&b, r->sorted ? "ranges(" : "hash(");
   for (size_t i = 0; i < r->n_keys; i++) br_buf_printf(&b, "%sc%u", i ? ", " : "", r->keys[i].columns[0]);
   br_buf_char(&b, ')');
   const char *text = br_arena_strdup(d->arena, br_buf_cstr(&b));

@@ -81,12 +81,13 @@ typedef struct br_drel {
   size_t n_columns;
   const br_bind *binds;
   json_t *const *types;
-  const bool *needed; /* [n_columns] columns that something above reads, at least one; NULL: all */
-  br_dkey *keys;      /* rows that agree in all of them are in one task */
-  size_t n_keys;      /* 0: no hash clustering */
-  bool aligned;       /* the task's number is hash(keys) % partitions: it can meet another such relation in one stage */
-  bool ordered;       /* rows are in the order of an ORDER BY, task after task */
-  br_drange *ranges;  /* rows of task i don't come behind those of task i + 1 by these */
+  const bool *needed;             /* [n_columns] columns that something above reads, at least one; NULL: all */
+  br_dkey *keys;                  /* rows that agree in all of them are in one task */
+  size_t n_keys;                  /* 0: no hash clustering */
+  const br_sorted_column *sorted; /* not NULL: keys is one key, and tasks are ranges of its values; of one branch */
+  bool aligned;      /* the task's number is hash(keys) % partitions: it can meet another such relation in one stage */
+  bool ordered;      /* rows are in the order of an ORDER BY, task after task */
+  br_drange *ranges; /* rows of task i don't come behind those of task i + 1 by these */
   size_t n_ranges;
   bool peers_together; /* rows that agree in all of the ranges' keys are in one task */
   double rows, bytes;
@@ -243,8 +244,9 @@ int64_t br_expr_column(const json_t *expr, const br_drel *r);
 void br_map_clustering(br_dist *d, br_drel *r, const int64_t *map, size_t n);
 void br_no_clustering(br_drel *r);
 void br_set_clustering(br_dist *d, br_drel *r, const br_hash_keys *k, bool aligned);
-/* Are all clustering keys among these columns (each hashed as its own type)? */
+/* Are all clustering keys among these columns (each hashed as its own type)? Who is told so relies on it. */
 bool br_clustered_within(const br_drel *r, const br_hash_keys *k);
+void br_rely_on_order(br_open *o); /* its scans are cut by the column that they lie in the order of */
 bool br_key_has(const br_dkey *key, int64_t column, const char *hashed_as);
 /* One branch, and the task's number is the hash of its rows' keys: another such relation can meet it. */
 bool br_is_placed(const br_drel *r);

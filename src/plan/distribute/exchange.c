@@ -374,6 +374,7 @@ br_status br_share(br_dist *d, br_drel *r, const char *why, br_shared *out, br_e
   out->rel = *r;
   out->is_inline = br_is_constant(r);
   if (out->is_inline) return BR_OK;
+  if (r->sorted) br_rely_on_order(r->branches[0].open); /* readers may */
   BR_TRY(forward_all(d, r, why, &out->producers, &out->layouts, err));
   out->n_producers = r->n_branches;
   out->one = br_arena_alloc(d->arena, r->n_branches * sizeof *out->one);
@@ -394,6 +395,7 @@ static br_drel read_inline(br_dist *d, const br_shared *s) {
 static br_drel read_closed(br_dist *d, const br_shared *s, const bool *needed, uint32_t reader) {
   br_drel r = s->rel;
   r.needed = needed;
+  r.sorted = NULL; /* its readers don't scan */
   r.branches = br_arena_alloc(d->arena, s->n_producers * sizeof *r.branches);
   r.n_branches = s->n_producers;
   for (size_t i = 0; i < s->n_producers; i++) {

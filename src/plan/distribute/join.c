@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Joins: in place (constants, both in one task), broadcast of a side, both hashed by the equality keys, or one task.
+ * Joins: in place (constants, both in one task, both in the order of a key), broadcast of a side, both hashed by the equality
+ * keys, or one task.
  *
  * A side may be broadcast only if the other side's rows alone decide which rows come out: the preserved side of an outer,
  * semi, anti, mark or single join never is, and a full join has no side that is. A mark join without correlation must know
@@ -183,6 +184,7 @@ static br_status join_here(br_dist *d, const br_node *n, const join_kind *kind, 
   if (br_is_constant(l) || br_is_constant(r))
     output_clustering(d, n, kind, l, r, keep_left ? kept->keys : NULL, keep_left ? NULL : kept->keys, kept->n_keys,
                       kept->aligned, out);
+  if (out->n_keys) out->sorted = kept->sorted;
   return BR_OK;
 }
 
@@ -433,6 +435,57 @@ static bool meet_already(br_dist *d, const br_drel *l, const br_drel *r, const k
          memcmp(lp, rp, l->n_keys * sizeof *lp) == 0 && br_partitions_of(d, l) == br_partitions_of(d, r);
 }
 
+/* ---- both sides lie in the order of a key: nothing changes place, the scans are cut at the same values */
+
+/* About how many of a scan's rows have smaller values. */
+static double share_below(const br_sorted_column *c, int64_t value) {
+  size_t k = 0;
+  while (k < BR_SORTED_POINTS && c->at[k + 1] <= value) k++;
+  if (k == BR_SORTED_POINTS || value <= c->at[0]) return k == BR_SORTED_POINTS;
+  double width = (double)c->at[k + 1] - (double)c->at[k], part = (double)value - (double)c->at[k];
+  return ((double)k + (width > 0 ? part / width : 0)) / BR_SORTED_POINTS;
+}
+
+/* If `lead` is cut in even parts, is no task left with much more than the others? */
+static bool lie_alike(const br_sorted_column *lead, const br_sorted_column *other) {
+  enum { parts = 8 };
+  double even = (lead->rows + other->rows) / parts, before = 0;
+  for (size_t k = 1; k <= parts; k++) {
+    double below = k == parts ? 1 : share_below(other, lead->at[k * BR_SORTED_POINTS / parts]);
+    if (lead->rows / parts + other->rows * (below - before) > 2 * even) return false;
+    before = below;
+  }
+  return true;
+}
+
+static bool leads(const br_drel *l, const br_drel *r) { return l->sorted->rows >= r->sorted->rows; }
+
+static bool meet_in_order(const br_drel *l, const br_drel *r, const key_pairs *pairs) {
+  if (l->sorted->date != r->sorted->date || l->n_branches != 1 || r->n_branches != 1) return false;
+  const br_drel *first = leads(l, r) ? l : r, *second = leads(l, r) ? r : l;
+  bool found = false;
+  for (size_t i = 0; i < pairs->l.n; i++)
+    found = found || (br_key_has(&l->keys[0], pairs->l.columns[i], pairs->l.hashed_as[i]) &&
+                      br_key_has(&r->keys[0], pairs->r.columns[i], pairs->r.hashed_as[i]));
+  return found && lie_alike(first->sorted, second->sorted);
+}
+
+static br_status join_in_order(br_dist *d, const br_node *n, const join_kind *kind, br_drel *l, br_drel *r,
+                               br_drel *out, br_error *err) {
+  br_open *lo = l->branches[0].open, *ro = r->branches[0].open;
+  int lead = leads(l, r) ? lo->split_scan : (int)lo->n_scans + ro->split_scan;
+  br_rely_on_order(lo);
+  br_rely_on_order(ro);
+  BR_TRY(emit_join(d, n, kind, l, r, " (in order)", out, err));
+  out->branches[0].open->split_scan = lead;
+  br_open_why(d, out->branches[0].open, "kept clustering %s", br_clustering_text(d, leads(l, r) ? l : r));
+  if (!kind->left_survives && !kind->right_survives) return BR_OK;
+  output_clustering(d, n, kind, l, r, kind->left_survives ? l->keys : NULL, kind->right_survives ? r->keys : NULL, 1,
+                    false, out);
+  if (out->n_keys) out->sorted = leads(l, r) ? l->sorted : r->sorted;
+  return BR_OK;
+}
+
 /* ---- the choice */
 
 static bool small(const br_dist *d, const br_drel *r) { return r->bytes >= 0 && r->bytes < d->o->broadcast_bytes; }
@@ -499,6 +552,10 @@ br_status br_join(br_dist *d, const br_node *n, br_drel *l, br_drel *r, br_drel 
   if (l->aligned && r->aligned) {
     BR_TRY(find_pairs(d, n, kind, l, r, &pairs, err));
     if (pairs.l.n && meet_already(d, l, r, &pairs)) return hash_join(d, n, kind, l, r, &pairs, out, err);
+  }
+  if (l->sorted && r->sorted && asked < 0) {
+    BR_TRY(find_pairs(d, n, kind, l, r, &pairs, err));
+    if (meet_in_order(l, r, &pairs)) return join_in_order(d, n, kind, l, r, out, err);
   }
   if (side >= 0) return broadcast_join(d, n, kind, l, r, side, asked >= 0 ? "asked for" : "small side", out, err);
   BR_TRY(find_pairs(d, n, kind, l, r, &pairs, err));

@@ -46,6 +46,7 @@ static void read_whole(br_dist *d, br_drel *r, br_rule rule, const char *why) {
   o->split_scan = -1;
   o->reason = rule == BR_RULE_ONE ? BR_WHY_LITTLE : NULL;
   br_open_why(d, o, "%s", why);
+  for (size_t i = 0; i < o->n_scans; i++) o->scans[i].sorted = NULL, o->scans[i].cut = false;
   br_no_clustering(r);
 }
 

@@ -43,6 +43,12 @@ static bool same_sql(const br_stage *a, const br_stage *b) {
   return *x == *y;
 }
 
+/* Whether it is cut may differ: one that is serves both. */
+static bool same_order(const br_stage_scan *a, const br_stage_scan *b) {
+  if (!a->sorted || !b->sorted) return a->sorted == b->sorted;
+  return !strcmp(a->sorted->name, b->sorted->name);
+}
+
 static bool same_sources(const br_stage *a, const br_stage *b) {
   if (a->n_inputs != b->n_inputs || a->n_scans != b->n_scans || a->split_scan != b->split_scan) return false;
   for (size_t i = 0; i < a->n_inputs; i++)
@@ -50,7 +56,7 @@ static bool same_sources(const br_stage *a, const br_stage *b) {
         a->inputs[i].ordered != b->inputs[i].ordered)
       return false;
   for (size_t i = 0; i < a->n_scans; i++)
-    if (!same_source(&a->scans[i].scan, &b->scans[i].scan)) return false;
+    if (!same_source(&a->scans[i].scan, &b->scans[i].scan) || !same_order(&a->scans[i], &b->scans[i])) return false;
   return true;
 }
 
@@ -75,6 +81,7 @@ bool br_find_twin(br_dist *d, const br_stage *s, uint32_t *id) {
   for (size_t i = 0; i < d->out->n_stages; i++) {
     const br_stage *other = &d->out->stages[i];
     if (!may_have_twin(other) || !same_output(s, other) || !same_sources(s, other) || !same_sql(s, other)) continue;
+    for (size_t k = 0; k < s->n_scans; k++) other->scans[k].cut = other->scans[k].cut || s->scans[k].cut;
     *id = other->id;
     return true;
   }

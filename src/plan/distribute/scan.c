@@ -60,6 +60,27 @@ static br_status no_files(br_dist *d, const br_node *n, br_drel *out, br_error *
   return BR_OK;
 }
 
+/* Files that lie in the order of a column keep rows together that agree in it, if they are cut at its values. The first such column
+ * that something above reads. */
+static br_status keep_order(br_dist *d, const br_node *n, const br_scan *s, br_drel *r, br_error *err) {
+  br_open *o = r->branches[0].open;
+  size_t least = 2 * (size_t)(d->o->spread > 1 ? d->o->spread : 1);
+  if (!d->o->sorted_scans || o->rule != BR_RULE_SPLITS || s->whole_files_only || s->file_row_number) return BR_OK;
+  for (size_t i = 0; i < n->n_sorted; i++) {
+    const br_sorted_column *c = &n->sorted[i];
+    br_hash_keys key = br_hash_keys_new(d, 1);
+    if (c->groups < least || (r->needed && !r->needed[c->column])) continue;
+    BR_TRY(br_hash_key_column(d, r, c->column, &key, err));
+    br_set_clustering(d, r, &key, false);
+    br_sorted_column *own = br_arena_alloc(d->arena, sizeof *own);
+    *own = *c;
+    own->name = br_arena_strdup(d->arena, c->name);
+    r->sorted = o->scans[o->split_scan].sorted = own;
+    return BR_OK;
+  }
+  return BR_OK;
+}
+
 static br_status scan(br_dist *d, const br_node *n, const br_scan *s, br_drel *out, br_error *err) {
   if (s->kind == BR_SCAN_PARQUET && !s->n_files) return no_files(d, n, out, err);
   br_open *o = br_open_new(d, s->unsplittable ? BR_RULE_ONE : BR_RULE_SPLITS);
@@ -76,7 +97,7 @@ static br_status scan(br_dist *d, const br_node *n, const br_scan *s, br_drel *o
     return br_fail(err, BR_INTERNAL, BR_BLAME_INTERNAL, "a scan was printed without asking for its source");
   *out = br_drel_new(d, o, rel.sql, n);
   br_mark_chance(out, br_j_some(br_j_get(n->json, "extra_info"), "sample_options") != NULL);
-  return BR_OK;
+  return keep_order(d, n, s, out, err);
 }
 
 /* Functions that give the same rows in any process and may stand in every task of a stage. */

@@ -97,7 +97,10 @@ static void print_stage(br_buf *out, const br_stages *s, uint32_t id, bool *seen
   for (size_t i = 0; i < st->n_scans; i++) {
     indent(out, depth + 1);
     br_buf_printf(out, "%s: %s%s", st->scans[i].token, st->scans[i].scan.table ? st->scans[i].scan.table : "files",
-                  (int)i == st->split_scan ? ", split" : ", read whole");
+                  (int)i == st->split_scan ? ", split"
+                  : st->scans[i].cut       ? ", cut at the same values"
+                                           : ", read whole");
+    if (st->scans[i].cut) br_buf_printf(out, " by %s", st->scans[i].sorted->name);
     if (!st->scans[i].scan.table) br_buf_printf(out, ", %zu", st->scans[i].scan.n_files);
     br_buf_char(out, '\n');
   }

@@ -27,7 +27,7 @@ typedef enum br_exchange_kind {
 } br_exchange_kind;
 
 typedef enum br_task_rule {
-  BR_TASKS_SPLITS,     /* one a split of its scans (a stage has at most one split scan) */
+  BR_TASKS_SPLITS,     /* one a split of its split scan; others may be cut at the same values, or are read whole */
   BR_TASKS_PARTITIONS, /* one a partition of its HASH / RANGE inputs */
   BR_TASKS_FORWARD, /* one a producer task of its FORWARD inputs, all of them in order (UNION ALL: task lists are concatenated) */
   BR_TASKS_ONE
@@ -71,9 +71,12 @@ typedef struct br_stage_scan {
   uint32_t number;   /* the token's number */
   const char *token; /* text in sql that a task replaces by its split's source */
   br_scan scan;
-  double rows;               /* estimate after pushed filters */
-  uint32_t node;             /* id of the plan's node + 1 */
-  double source_rows, bytes; /* of all files, as stored; bytes of the columns that are read; negative: unknown */
+  double rows;                    /* estimate after pushed filters */
+  uint32_t node;                  /* id of the plan's node + 1 */
+  double source_rows, bytes;      /* of all files, as stored; bytes of the columns that are read; negative: unknown */
+  const br_sorted_column *sorted; /* a column by which it may be cut; NULL: none */
+  bool
+      cut; /* it is: rows that agree in that column are in one task, of all scans of the stage that are cut. The split scan says where */
 } br_stage_scan;
 
 /* Users' functions, called between two SQL texts: what the step's SQL gives goes to processes, which append columns, and
@@ -107,7 +110,7 @@ typedef struct br_stage {
   br_stage_input *inputs;
   size_t n_inputs;
   br_stage_scan *scans;
-  size_t n_scans; /* those with split == true are spread, the others are read whole by every task */
+  size_t n_scans; /* the split one, those that are cut with it, and others that every task reads whole */
   int split_scan; /* index into scans, -1: none */
   br_stage_step *
       steps; /* run before sql, all at once, each a stream into the next; every text of them may hold scan tokens and inputs */
@@ -147,6 +150,7 @@ typedef struct br_distribute_options {
   double inline_bytes;       /* files of at most this many are read by every task that wants them whole; 0: never */
   double sort_one_task_rows; /* fewer estimated rows: gather and sort in one task; 0: always by ranges */
   bool two_step_aggregate;
+  bool sorted_scans;       /* scans may be cut by the values of a column */
   bool run_time_filters;   /* FILTER inputs where a join's other side may be much smaller */
   bool joins_in_place;     /* and WAIT inputs, where there is no filter */
   bool bloom_filters;      /* BLOOM inputs beside FILTER inputs, */
