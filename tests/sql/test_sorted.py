@@ -22,6 +22,8 @@ FILES = {
     "days": ("DATE '2000-01-01' + (i // 3500)::INTEGER AS day, i AS n", [4000 * f for f in range(8)], 4000),
     "back": ("(CASE WHEN i = 30000 THEN 1 ELSE i END)::BIGINT AS k, i AS v", [4000 * f for f in range(8)], 4000),
     "holes": ("(CASE WHEN i = 9000 THEN NULL ELSE i // 2 END)::BIGINT AS k, i AS v", [4000 * f for f in range(8)], 4000),
+    # one value has a third of the rows, which may not end in one task
+    "heavy": ("(CASE WHEN i BETWEEN 10000 AND 20000 THEN 10000 ELSE i END)::BIGINT AS k, i AS v", [4000 * f for f in range(8)], 4000),
     "exact": ("(i / 4)::DECIMAL(12,2) AS k, i AS v", [4000 * f for f in range(8)], 4000),
 }
 
@@ -66,6 +68,8 @@ QUERIES = [
     ("values that go back", "H", "SELECT k, count(*) FROM back GROUP BY k"),
     ("NULLs", "H", "SELECT k, count(*) FROM holes GROUP BY k"),
     ("NULLs joined", "HH", "SELECT h.k, v FROM head h FULL JOIN holes o ON h.k IS NOT DISTINCT FROM o.k"),
+    ("a heavy value", "H", "SELECT k, count(*) FROM heavy GROUP BY k"),
+    ("a heavy value joined", "HH", "SELECT h.k, v FROM head h JOIN heavy y ON h.k = y.k"),
     ("decimals", "H", "SELECT k, count(*) FROM exact GROUP BY k"),
     ("read twice", None,
      "WITH x AS MATERIALIZED (SELECT k, v FROM lines) SELECT a.k, n, v FROM x a JOIN (SELECT k, count(*) AS n FROM x GROUP BY k) b ON a.k = b.k"),

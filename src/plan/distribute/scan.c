@@ -60,16 +60,25 @@ static br_status no_files(br_dist *d, const br_node *n, br_drel *out, br_error *
   return BR_OK;
 }
 
+/* Has some value more than half of what one of `parts` tasks should have? It would all be one task's. */
+static bool has_heavy_value(const br_sorted_column *c, size_t parts) {
+  size_t step = BR_SORTED_POINTS / (2 * parts);
+  if (step == 0) step = 1;
+  for (size_t k = 0; k + step <= BR_SORTED_POINTS; k++)
+    if (c->at[k] == c->at[k + step]) return true;
+  return false;
+}
+
 /* Files that lie in the order of a column keep rows together that agree in it, if they are cut at its values. The first such column
  * that something above reads. */
 static br_status keep_order(br_dist *d, const br_node *n, const br_scan *s, br_drel *r, br_error *err) {
   br_open *o = r->branches[0].open;
-  size_t least = 2 * (size_t)(d->o->spread > 1 ? d->o->spread : 1);
+  size_t spread = d->o->spread > 1 ? (size_t)d->o->spread : 1, least = 2 * spread;
   if (!d->o->sorted_scans || o->rule != BR_RULE_SPLITS || s->whole_files_only || s->file_row_number) return BR_OK;
   for (size_t i = 0; i < n->n_sorted; i++) {
     const br_sorted_column *c = &n->sorted[i];
     br_hash_keys key = br_hash_keys_new(d, 1);
-    if (c->groups < least || (r->needed && !r->needed[c->column])) continue;
+    if (c->groups < least || has_heavy_value(c, spread) || (r->needed && !r->needed[c->column])) continue;
     BR_TRY(br_hash_key_column(d, r, c->column, &key, err));
     br_set_clustering(d, r, &key, false);
     br_sorted_column *own = br_arena_alloc(d->arena, sizeof *own);
