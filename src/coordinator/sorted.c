@@ -39,15 +39,19 @@ void br_sorted_columns(br_node *get, const br_snapshot *files, br_arena *arena) 
   }
 }
 
-/* The values, ascending, at which the splits of a scan begin, but for the first one. */
+/* The values, ascending, at which the splits of a scan begin, but for the first one. *clean: no split before it has such a value, too, so
+ * that a task's rows are those of a split. */
 static size_t cut_values(const br_stage_scan *scan, const br_snapshot *files, const br_split *splits, size_t n,
-                         int64_t *cuts) {
+                         int64_t *cuts, bool *clean) {
   br_range_kind kind = scan->sorted->date ? BR_RANGE_DATE : BR_RANGE_INTEGER;
   size_t count = 0;
-  br_range first = n > 0 ? br_split_range(files, &splits[0], scan->sorted->name, kind) : (br_range){0};
+  br_range first = n > 0 ? br_split_range(files, &splits[0], scan->sorted->name, kind) : (br_range){0}, before = first;
+  *clean = true;
   for (size_t k = 1; k < n; k++) {
     br_range r = br_split_range(files, &splits[k], scan->sorted->name, kind);
+    *clean = *clean && r.known && before.known && r.least > before.greatest;
     if (r.known && r.least > (count > 0 ? cuts[count - 1] : first.least)) cuts[count++] = r.least;
+    before = r;
   }
   return count;
 }
@@ -77,7 +81,8 @@ void br_cut_splits(br_query *q, br_stage_run *r, const br_snapshot *const *files
   const br_stage *st = r->plan;
   size_t lead = (size_t)st->split_scan, others = 0;
   int64_t *cuts = br_calloc(n + 1, sizeof *cuts);
-  size_t n_cuts = cut_values(&st->scans[lead], files[lead], splits, n, cuts);
+  bool clean;
+  size_t n_cuts = cut_values(&st->scans[lead], files[lead], splits, n, cuts, &clean);
   r->cut_sql = br_arena_alloc(q->stages->arena, st->n_scans * sizeof *r->cut_sql);
   r->n_cut = st->n_scans;
   for (size_t k = 0; k < st->n_scans; k++) {
@@ -92,7 +97,7 @@ void br_cut_splits(br_query *q, br_stage_run *r, const br_snapshot *const *files
     r->split_sql = br_calloc(r->n_tasks, sizeof *r->split_sql);
     for (size_t k = 0; k <= n_cuts; k++) r->split_sql[k] = br_strdup(texts[k]);
     for (size_t k = 0; k < n; k++) r->split_rows += splits[k].rows;
-    if (q->adaptive && others == 0 && n == r->n_tasks) br_filter_facts(r, files[lead], splits, n);
+    if (q->adaptive && others == 0 && clean && n == r->n_tasks) br_filter_facts(r, files[lead], splits, n);
   }
   free(cuts);
 }

@@ -39,13 +39,14 @@ void br_footer_unref(footer *f);
 BR_MUST_USE br_status br_text_tree_scans(br_session *session, const char *sql, br_table *out, br_error *err);
 
 /* ---- ranges.c: f and ranges of each file of m (p: a column, g: a group, t: its physical type, lo and hi: its statistics, z: how many NULLs).
- * Where the text is a whole number or a date: "name US i|d:group:least:greatest:1|0 RS …", 1: no NULLs, a column's groups one after the
- * other. */
+ * Where the text is a whole number (no decimal, which a cast would round) or a date: "name US i|d:group:least:greatest:1|0 RS …",
+ * 1: no NULLs, a column's groups one after the other. */
 #define BR_RANGES_SQL                                                                                                 \
   "SELECT f, string_agg(p || chr(31) || k || ':' || g || ':' || lo || ':' || hi || ':' || z, chr(30) ORDER BY p, k, " \
   "g) AS "                                                                                                            \
   "ranges FROM (SELECT f, p, g, z, 'i' AS k, TRY_CAST(lo AS BIGINT) AS lo, TRY_CAST(hi AS BIGINT) AS hi FROM m "      \
-  "WHERE t IN ('INT32', 'INT64') AND p = c UNION ALL SELECT f, p, g, z, 'd', TRY(TRY_CAST(lo AS DATE) - DATE "        \
+  "WHERE t IN ('INT32', 'INT64') AND p = c AND NOT contains(lo || hi, '.') UNION ALL SELECT f, p, g, z, 'd', "        \
+  "TRY(TRY_CAST(lo AS DATE) - DATE "                                                                                  \
   "'1970-01-01'), TRY(TRY_CAST(hi AS DATE) - DATE '1970-01-01') FROM m WHERE t = 'INT32' AND p = c) "                 \
   "WHERE lo IS NOT NULL AND hi IS NOT NULL GROUP BY f"
 /* [row group] of a column; NULL: nothing is known. */

@@ -35,6 +35,20 @@ static size_t sr_blooms;      /* tasks that read a Bloom filter */
 #define SR_KEYS_HOLD "CREATE OR REPLACE MACRO keys_hold(f) AS f"
 #define SR_KEYS_MAYBE \
   "CREATE OR REPLACE MACRO keys_maybe(f, h) AS coalesce(get_bit(f, (h % 1048576)::INTEGER) = 1, false)"
+/* And for merged variances, for values whose mean is not large beside their spread (the real one: tests/sql/test_aggregate_steps.py). */
+#define SR_MOMENT(name, parts) ", " name " := coalesce(CAST(" parts " AS DOUBLE), 0)"
+#define SR_SUM(of) "sum(struct_extract(s, 'n') * " of ")"
+#define SR_PRODUCTS(of, a, b)                                                              \
+  "sum(struct_extract(s, '" of                                                             \
+  "')) + " SR_SUM("struct_extract(s, '" a "') * struct_extract(s, '" b "')") " - " SR_SUM( \
+      "struct_extract(s, '" a                                                              \
+      "')") " * " SR_SUM("struct_extract(s, '" b "')") " / nullif(sum(struct_extract(s, 'n')), 0)"
+#define SR_MEAN(of) SR_SUM("struct_extract(s, '" of "')") " / nullif(sum(struct_extract(s, 'n')), 0)"
+#define SR_MERGE_MOMENTS                                                                                             \
+  "CREATE OR REPLACE MACRO __merge_moments(s) AS struct_pack(n := CAST(coalesce(sum(struct_extract(s, 'n')), 0) AS " \
+  "BIGINT)" SR_MOMENT("my", SR_MEAN("my")) SR_MOMENT("mx", SR_MEAN("mx"))                                            \
+      SR_MOMENT("syy", SR_PRODUCTS("syy", "my", "my")) SR_MOMENT("sxx", SR_PRODUCTS("sxx", "mx", "mx"))              \
+          SR_MOMENT("sxy", SR_PRODUCTS("sxy", "mx", "my")) ")"
 
 /* docs/one-task.md, when a test loaded it: each reason must stand there. */
 static const char *sr_reasons;

@@ -110,6 +110,7 @@ static int open_fixture(void **state) {
   must(f->c, SR_KEYS_BLOOM);
   must(f->c, SR_KEYS_MAYBE);
   must(f->c, SR_KEYS_HOLD);
+  must(f->c, SR_MERGE_MOMENTS);
   *state = f;
   return 0;
 }

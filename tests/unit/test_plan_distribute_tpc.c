@@ -48,6 +48,7 @@ static void all_queries(const char *name, const char *generate, const char *quer
   must(c, SR_KEYS_BLOOM);
   must(c, SR_KEYS_MAYBE);
   must(c, SR_KEYS_HOLD);
+  must(c, SR_MERGE_MOMENTS);
   assert_true(rt_column(c, queries, 0, &texts, &why));
   assert_int_equal(texts.n, count);
   for (size_t i = 0; i < texts.n; i++) {
