@@ -80,7 +80,7 @@ def test_in_two_steps(both, call):
         assert "partial aggregate" in both[0].explain(sql), sql
 
 
-@pytest.mark.parametrize("call", ["var_pop", "stddev_samp", "sem", "regr_sxx", "corr", "kurtosis_pop"])
+@pytest.mark.parametrize("call", ["var_pop", "stddev_samp", "sem", "regr_sxx", "corr", "kurtosis_pop", "skewness"])
 def test_out_of_range(both, call):
     two = call.startswith(("regr", "corr"))
     sql = f"select {call}({'y, ' if two else ''}case when u % 2 = 0 then 1e200 else -1e200 end * u) from t"

@@ -183,6 +183,30 @@ def test_calls_that_are_dealt(both, table):
           f"select count(distinct [k, g]), mode(v order by v), corr(k, v), median(g) from {table}")
 
 
+def test_calls_that_show_the_order_of_rows_see_one_order(tmp_path):
+    """map(list(k), list(v)) pairs values of one row, first(k) and first(v) are of one row, whatever stands beside them and however many threads run."""
+    duckdb.sql(f"COPY (SELECT i AS k, 's' || i AS v FROM range(300000) r(i)) TO '{tmp_path}/t.parquet' (ROW_GROUP_SIZE 4096)")
+    settings = {**SETTINGS, "inline_bytes": 0}
+    with brantlib.Session(workers=2, threads=2, distribute="always", settings=settings) as s:
+        for sql in ("SELECT count(*) FILTER (WHERE e.value <> 's' || e.key) FROM (SELECT unnest(map_entries(map(list(k), list(v)))) AS e FROM t)",
+                    "SELECT (string_agg(k::VARCHAR, ',') <> string_agg(substr(v, 2), ','))::INTEGER FROM t",
+                    "SELECT count(*) FILTER (WHERE v <> 's' || k) FROM (SELECT first(k) AS k, first(v) AS v, median(k) FROM t)",
+                    "SELECT count(*) FILTER (WHERE v <> 's' || k) FROM (SELECT any_value(k) AS k, any_value(v) AS v, mad(k), count(DISTINCT v) FROM t)"):
+            got, _ = s.run(sql.replace("FROM t", f"FROM '{tmp_path}/t.parquet'"))
+            assert compare.rows_of(got) == [(0,)], sql
+
+
+@pytest.mark.parametrize("table", ["many", "few", "nulls"])
+def test_frames_of_any_offset(both, table):
+    most = 2 ** 63 - 1
+    check(both, *(f"select v, {call} over (order by v {frame}) from {table}" for call in ("sum(k)", "count(*)", "median(k)") for frame in
+                  (f"rows between 1 preceding and {most} following", f"groups between 1 preceding and {most} following",
+                   f"rows between {most} preceding and {most} following", "rows between -1 preceding and 20 following",
+                   "rows between 2000 preceding and -1 following", "range between 2 preceding and 25 preceding",
+                   "rows between 40 following and 0 following", "groups between 3 preceding and 9 preceding",
+                   "range between 25 preceding and 2 preceding", "rows between 2000 following and 3000 following")))
+
+
 @pytest.mark.parametrize("table", list(TABLES))
 def test_recursion(both, table):
     """What doesn't depend on the rounds is computed before them: first terms, tables that a round joins with, aggregates of them."""

@@ -3,7 +3,8 @@
  * Aggregates without GROUP BY of which some can't be split: these need all values of their arguments in one task, but not the same task.
  * The calls are dealt: those that read other columns get a task of their own, to which only these columns go; DISTINCT ones that can be
  * reduced are reduced, those that split are computed in two steps (beside a whole one where that reads their columns anyway). Each
- * part reads the rows again, so only where reading is all that it costs, and not few rows. The parts' one rows side by side are the result.
+ * part reads the rows again, so only where reading is all that it costs, not few rows, and not where two calls show the order of the rows,
+ * which is each task's own. The parts' one rows side by side are the result.
  *
  * Called by aggregate.c. Threads: none. Bounds: at most as many whole parts as partitions.
  */
@@ -27,6 +28,40 @@ typedef struct deal {
 } deal;
 
 static const json_t *call_at(const br_node *n, size_t i) { return br_j_at(n->json, "expressions", i); }
+
+/* Does it show the order of rows? Two such calls must see one and the same: map(list(k), list(v)) pairs their items. */
+static bool shows_order(const json_t *call) {
+  static const char *const names[] = {"list",
+                                      "array_agg",
+                                      "string_agg",
+                                      "group_concat",
+                                      "listagg",
+                                      "first",
+                                      "last",
+                                      "arbitrary",
+                                      "any_value",
+                                      "arg_min",
+                                      "argmin",
+                                      "min_by",
+                                      "arg_max",
+                                      "argmax",
+                                      "max_by",
+                                      "mode",
+                                      "arg_min_null",
+                                      "arg_max_null",
+                                      "arg_min_nulls_last",
+                                      "arg_max_nulls_last"};
+  if (br_j_count(br_j_some(call, "order_bys"), "orders")) return true;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (br_j_is(call, "name", names[i])) return true;
+  return false;
+}
+
+static bool several_show_order(const br_node *n) {
+  size_t count = 0;
+  for (size_t i = 0; i < br_j_count(n->json, "expressions"); i++) count += shows_order(call_at(n, i));
+  return count > 1;
+}
 
 /* Read again for each part, rows must be the same. */
 static bool only_read(const br_node *n) {
@@ -195,8 +230,8 @@ br_status br_aggregate_dealt(br_dist *d, const br_node *n, br_drel *out, bool *d
   deal a = {.d = d, .n = n, .child = out};
   bool ordered = out->ordered;
   *done = false;
-  if (br_sorts_in_one_task(d, out) || br_j_count(n->json, "grouping_functions") || !only_read(n->children[0]) ||
-      !reads_scans(out) || !find_parts(&a, ordered))
+  if (br_sorts_in_one_task(d, out) || br_j_count(n->json, "grouping_functions") || several_show_order(n) ||
+      !only_read(n->children[0]) || !reads_scans(out) || !find_parts(&a, ordered))
     return BR_OK;
   br_drel *rows = br_arena_alloc(d->arena, a.n_parts * sizeof *rows);
   for (size_t i = 0; i < a.n_parts; i++) {

@@ -47,10 +47,8 @@ typedef struct split_rule {
 #define SPREAD "({q} - {s} * {s} * (1 / {n}))"
 #define CUBED "pow((1 / {n}) * " SPREAD ", 3)"
 #define THIRD "(1 / {n} * ({c} - 3 * {q} * {s} / {n} + 2 * pow({s}, 3) / {n} / {n}))"
-#define SKEW                       \
-  "(CASE WHEN " CUBED              \
-  " <= 0 THEN 'nan'::DOUBLE ELSE " \
-  "sqrt({n} * ({n} - 1)) / ({n} - 2) * " THIRD " / sqrt(" CUBED ") END)"
+#define SKEWED "(sqrt({n} * ({n} - 1)) / ({n} - 2) * " THIRD " / sqrt(" CUBED "))"
+#define SKEW "(CASE WHEN " CUBED " <= 0 THEN 'nan'::DOUBLE ELSE " FINITE(SKEWED, "SKEW") " END)"
 #define FOURTH \
   "(1 / {n} * ({f} - 4 * {c} * {s} / {n} + 6 * {q} * {s} * {s} / {n} / {n} - 3 * pow({s}, 4) / pow({n}, 3)))"
 #define SECOND "(1 / {n} * " SPREAD ")"

@@ -359,6 +359,9 @@ bool br_window_steps(const br_node *n, const size_t *which, size_t count);
  * by_number: once they are numbered), and so can be computed by ranges with copies */
 typedef enum br_band_kind { BR_BAND_NOT, BR_BAND_BY_KEY, BR_BAND_BY_GROUP, BR_BAND_BY_ROW } br_band_kind;
 br_band_kind br_window_band(const json_t *w);
+/* Both bounds lie on one side of the row, so the frame may end before it starts: then DuckDB (1.5) takes medians and the like of any rows, once
+ * there is a PARTITION BY, which steps add. */
+bool br_frame_may_end_first(const json_t *w);
 BR_MUST_USE br_status br_window_in_bands(br_dist *d, const br_node *n, const size_t *which, size_t count,
                                          const bool *needed, br_drel *r, br_error *err);
 /* own.c: the rows of r in their order, into n partitions of about as many rows each. */

@@ -44,6 +44,22 @@ static bool ends(const char *s, const char *end) {
   return n >= m && !strcmp(s + n - m, end);
 }
 
+/* Of rows or groups: not so many that adding them to a number of rows overflows; a negative number moves a bound to the other side. */
+static bool some_rows(const json_t *offset) {
+  const json_t *value = br_j_get(br_j_get(constant_of(offset), "value"), "value");
+  return json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) <= INT64_MAX / 4;
+}
+
+bool br_frame_may_end_first(const json_t *w) {
+  static const char *const names[] = {"median", "quantile", "quantile_cont", "quantile_disc", "mad", "mode"};
+  const char *start = br_j_str(w, "start"), *end = br_j_str(w, "end");
+  bool one_side = (strstr(start, "EXPR_PRECEDING") && strstr(end, "EXPR_PRECEDING")) ||
+                  (strstr(start, "EXPR_FOLLOWING") && strstr(end, "EXPR_FOLLOWING"));
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (one_side && br_j_is(w, "name", names[i])) return true;
+  return false;
+}
+
 /* Is it a bound of the mode that stays near the row? *moves: it has an offset. */
 static bool near_bound(const json_t *w, const char *which, const char *expr, const char *mode, bool *moves) {
   const char *b = br_j_str(w, which);
@@ -51,7 +67,7 @@ static bool near_bound(const json_t *w, const char *which, const char *expr, con
   if (!strncmp(b, "CURRENT_ROW", 11)) return true;
   *moves = true;
   const json_t *offset = br_j_get(w, expr);
-  return strcmp(mode, "_RANGE") != 0 ? constant_of(offset) != NULL : sum_of(offset) != NULL;
+  return strcmp(mode, "_RANGE") != 0 ? some_rows(offset) : sum_of(offset) != NULL;
 }
 
 static bool near_frame(const json_t *w, const char *mode) {
@@ -67,6 +83,7 @@ br_band_kind br_window_band(const json_t *w) {
   bool known = false;
   for (size_t i = 0; i < sizeof types / sizeof *types; i++) known = known || br_j_is(w, "type", types[i]);
   if (!known || br_volatile(w) || br_j_count(w, "partitions") || !br_j_count(w, "orders")) return BR_BAND_NOT;
+  if (br_frame_may_end_first(w)) return BR_BAND_NOT;
   if (near_frame(w, "_GROUPS")) return BR_BAND_BY_GROUP;
   bool by_place = br_j_is(w, "exclude_clause", "NO_OTHER") || br_j_is(w, "exclude_clause", "CURRENT_ROW");
   if (near_frame(w, "_ROWS") && by_place) return BR_BAND_BY_ROW;

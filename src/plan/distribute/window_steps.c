@@ -119,7 +119,7 @@ static bool is_frame(const json_t *w, uint64_t *before, uint64_t *behind) {
   bool known = false;
   *before = *behind = 0;
   for (size_t i = 0; i < sizeof types / sizeof *types; i++) known = known || br_j_is(w, "type", types[i]);
-  if (!known || (excludes_peers(w) && !br_j_count(w, "orders"))) return false;
+  if (!known || br_frame_may_end_first(w) || (excludes_peers(w) && !br_j_count(w, "orders"))) return false;
   return bound_of(w, "start", "start_expr", before, behind) && bound_of(w, "end", "end_expr", before, behind);
 }
 
