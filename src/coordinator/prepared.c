@@ -233,10 +233,10 @@ static bool has_call(const char *sql) {
   return false;
 }
 
-/* Is the text of a value of this type, read again, the value? Of some nested ones it isn't. */
+/* Is the text of a value of this type, read again, the value? Of some nested ones it isn't; of a VARIANT it is a text. */
 static br_status told_by_text(brant_session *s, const char *type, bool *yes, br_error *err) {
   br_table answer;
-  *yes = true;
+  *yes = strcmp(type, "VARIANT") != 0;
   if (strpbrk(type, "[(\"") == NULL || strncmp(type, "DECIMAL(", 8) == 0) return BR_OK;
   char *ask = br_asprintf(
       "SELECT TRY_CAST(v::VARCHAR AS %s) IS NOT DISTINCT FROM v "
@@ -264,57 +264,71 @@ static br_status constant_of_argument(brant_session *s, char **out, br_error *er
   return status;
 }
 
+/* What DuckDB says of an argument, without its place in a text that the caller didn't write. */
+static br_status wrong_argument(const br_value *v, br_error *err) {
+  char *place = strstr(err->message, "\n\nLINE ");
+  if (place != NULL) *place = 0;
+  return br_error_context(err, "the value of $%.100s", v->name);
+}
+
 /* A call is evaluated once, not for each row, nor each time that DuckDB looks at the statement: random(), nextval(). */
-static br_status evaluate(brant_session *s, char **sql, br_error *err) {
+static br_status evaluate(brant_session *s, br_value *v, br_error *err) {
   char *value = NULL;
   br_error ignored;
-  if (!has_call(*sql)) return BR_OK;
-  char *set = br_asprintf("SET VARIABLE " ARGUMENT " = (SELECT (%s\n))", *sql);
+  if (!has_call(v->sql)) return BR_OK;
+  char *set = br_asprintf("SET VARIABLE " ARGUMENT " = (SELECT (%s\n))", v->sql);
   br_status status = br_session_execute(s->db, set, err);
   free(set);
-  BR_TRY(status);
+  if (status != BR_OK) return status == BR_CANCELLED ? status : wrong_argument(v, err);
   status = constant_of_argument(s, &value, err);
+  if (status != BR_OK && status != BR_CANCELLED && err->blame == BR_BLAME_USER) {
+    br_error_clear(err); /* a type that no text has (unions, tuples): the call stays */
+    status = BR_OK;
+  }
   br_status unused = br_session_execute(s->db, "RESET VARIABLE " ARGUMENT, &ignored);
   (void)unused;
   if (value != NULL) {
-    free(*sql);
-    *sql = value;
+    free(v->sql);
+    v->sql = value;
   }
   return status;
 }
 
-/* value, or name := value, up to the comma or the closing bracket. *p moves behind that. */
-static br_value next_argument(const char **p, unsigned place) {
-  br_value v = {0};
+/* value, or name := value, up to the comma or the closing bracket. *p moves behind that. Which it was; 0: neither. */
+static char next_argument(const char **p, unsigned place, br_value *v) {
   const char *start = *p, *t, *end = *p;
   size_t n;
+  char last = 0;
+  *v = (br_value){0};
   for (int depth = 0; br_token_next(p, &t, &n); end = t + n) {
-    if (depth == 0 && n == 1 && (*t == ',' || *t == ')')) break;
+    if (depth == 0 && n == 1 && (*t == ',' || *t == ')')) {
+      last = *t;
+      break;
+    }
     depth += br_token_depth(t, n);
-    if (depth == 0 && *t == ':' && t[1] == '=' && v.name == NULL) {
+    if (depth == 0 && *t == ':' && t[1] == '=' && v->name == NULL) {
       while (start < end && br_sql_is_blank(start)) start = br_sql_skip(start);
-      v.name = br_strndup(start, (size_t)(end - start));
+      v->name = br_strndup(start, (size_t)(end - start));
       br_token_next(p, &t, &n);
       start = t + n;
     }
   }
-  v.sql = br_strndup(start, end > start ? (size_t)(end - start) : 0);
-  if (v.name == NULL) v.name = br_asprintf("%u", place);
-  return v;
+  v->sql = br_strndup(start, end > start ? (size_t)(end - start) : 0);
+  if (v->name == NULL) v->name = br_asprintf("%u", place);
+  return last;
 }
 
-/* *p moves behind them. */
-static br_status arguments(brant_session *s, const char **p, br_value **out, size_t *n_out, br_error *err) {
+/* *p moves behind them. False: no bracket closes them. */
+static bool arguments(const char **p, br_value **out, size_t *n) {
   size_t capacity = 0;
-  br_status status = BR_OK;
-  *out = NULL, *n_out = 0;
-  if (!br_token_take(p, "(")) return BR_OK;
-  do {
-    br_grow((void **)out, &capacity, *n_out, sizeof **out);
-    (*out)[*n_out] = next_argument(p, (unsigned)*n_out + 1);
-    status = evaluate(s, &(*out)[(*n_out)++].sql, err);
-  } while (status == BR_OK && (*p)[-1] == ',');
-  return status;
+  char last = ',';
+  if (!br_token_take(p, "(")) return true;
+  while (last == ',') {
+    br_grow((void **)out, &capacity, *n, sizeof **out);
+    last = next_argument(p, (unsigned)*n + 1, &(*out)[*n]);
+    (*n)++;
+  }
+  return last == ')';
 }
 
 br_status br_prepared_text(brant_session *s, const char *sql, char **out, br_error *err) {
@@ -328,7 +342,9 @@ br_status br_prepared_text(brant_session *s, const char *sql, char **out, br_err
   if (!br_token_take(&p, "execute") || !br_token_name(&p, &name)) return BR_OK;
   size_t at = find(s, name);
   if (at == s->prepared_names.count) goto done;
-  BR_TRY_GOTO(arguments(s, &p, &values, &n, err));
+  BR_TRY_GOTO(br_session_parse(s->db, sql, err)); /* before a call in it takes effect */
+  if (!arguments(&p, &values, &n)) goto done;     /* DuckDB's to run: it sees other words in it */
+  for (size_t i = 0; i < n; i++) BR_TRY_GOTO(evaluate(s, &values[i], err));
   execute = execute_text(name, values, n, p);
   BR_TRY_GOTO(br_session_classify(s->db, execute, &kind, err)); /* DuckDB sees what is wrong with it */
   BR_TRY_GOTO(br_parameters_bind(s->prepared_texts.items[at], values, n, out, err));

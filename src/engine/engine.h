@@ -50,6 +50,7 @@ typedef enum br_statement {
   BR_STMT_EXPLAIN,
   BR_STMT_OTHER
 } br_statement;
+BR_MUST_USE br_status br_session_parse(br_session *s, const char *sql, br_error *err); /* is its syntax right? */
 /* Parses and binds: a syntax error or an unknown column is BR_INVALID with DuckDB's message (it has the place). */
 BR_MUST_USE br_status br_session_classify(br_session *s, const char *sql, br_statement *out, br_error *err);
 BR_MUST_USE br_status br_session_execute(br_session *s, const char *sql, br_error *err); /* no rows wanted */

@@ -175,6 +175,14 @@ static bool describes(br_session *s, const char *sql) {
   return good;
 }
 
+br_status br_session_parse(br_session *s, const char *sql, br_error *err) {
+  size_t n;
+  br_session_begin(s);
+  br_status status = br_stmt_count(s, sql, &n, err);
+  br_session_end(s);
+  return status;
+}
+
 br_status br_session_classify(br_session *s, const char *sql, br_statement *out, br_error *err) {
   duckdb_prepared_statement ps = NULL;
   size_t n;

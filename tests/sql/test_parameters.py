@@ -3,7 +3,9 @@
 C API (tests/unit/test_brant_api.c). The answers are DuckDB's own, names and types of columns included."""
 import json
 import os
+import re
 import subprocess
+import sys
 
 import brantlib
 import duckdb
@@ -131,6 +133,69 @@ def test_errors(session, here, prepare, execute, message):
     with pytest.raises(brantlib.BrantError, match=message):
         session.run("EXECUTE p" + execute)
     session.run("DEALLOCATE p")
+
+
+TEXTS = ("EXECUTE p(1, 'it''s, ) ')", "EXECUTE p(abs(-1), [lower('A, ('), NULL]) -- , (", "EXECUTE p(/* , ( */ 1 + 2, {'a': $$x,$$, \"b\": (1)})",
+         "EXECUTE p(e'\\', (', map{'a': list_value(1, 2)}) ;")
+BROKEN = ("EXECUTE p(", "EXECUTE p()", "EXECUTE p(,1)", "EXECUTE p(1,,2)", "EXECUTE p(1,)", "EXECUTE p(abs(1)]", "EXECUTE p(abs([1)])", "EXECUTE p(1))",
+          "EXECUTE p(abs(1) x, 2)", "EXECUTE p(a := )", "EXECUTE p(a :=", "EXECUTE p(a := 1,", "EXECUTE p 1", "EXECUTE p(1, 2), (3)")
+
+
+def outcome(run, sql):
+    """The rows, or the kind of DuckDB's error."""
+    try:
+        return run(sql)
+    except (brantlib.BrantError, duckdb.Error) as e:
+        kind = re.search(r"\w[\w ]* Error(?=:)", str(e))
+        return kind.group() if kind else str(e)
+
+
+def outcomes(texts):
+    """Run by itself: what doesn't end must not take this process's time and memory."""
+    with brantlib.Session(workers=1, threads=1, distribute="never") as s:
+        s.run("PREPARE p AS SELECT $1 AS a, $2 AS b")
+        return [outcome(lambda sql: repr(s.run(sql)[0].to_pylist()), text) for text in texts]
+
+
+def test_broken_texts(con):
+    """Each beginning of a text ends, as it does with DuckDB: most with an error of its parser."""
+    texts = [*BROKEN, *(text[:n] for text in TEXTS for n in range(len("EXECUTE p"), len(text) + 1))]
+    code = "import json, resource, sys; resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)); import test_parameters as t; " \
+        "json.dump(t.outcomes(json.load(sys.stdin)), sys.stdout)"
+    path = os.pathsep.join([os.path.dirname(__file__), *sys.path])
+    p = subprocess.run([sys.executable, "-c", code], input=json.dumps(texts), capture_output=True, text=True, timeout=60, check=False,
+                       env={**os.environ, "PYTHONPATH": path})
+    assert p.returncode == 0, p.stderr[-2000:]
+    con.execute("PREPARE p AS SELECT $1 AS a, $2 AS b")
+    want = [outcome(lambda sql: repr(con.execute(sql).to_arrow_table().to_pylist()), text) for text in texts]
+    con.execute("DEALLOCATE p")
+    assert [x for x in zip(texts, json.loads(p.stdout), want) if x[1] != x[2]] == []
+    assert want.count("Parser Error") > 100 and sum(x.startswith("[") for x in want) >= len(TEXTS)
+
+
+def test_a_broken_text_has_no_effect(session):
+    session.run("CREATE OR REPLACE SEQUENCE counter")
+    session.run("PREPARE p AS SELECT $1 AS a")
+    for text in ("EXECUTE p(nextval('counter')", "EXECUTE p(nextval('counter'),", "EXECUTE p(nextval('counter')) or else"):
+        with pytest.raises(brantlib.BrantError, match="Parser Error"):
+            session.run(text)
+    assert session.run("EXECUTE p(nextval('counter'))")[0].to_pylist() == [{"a": 1}]
+    with pytest.raises(brantlib.BrantError) as e:
+        session.run("EXECUTE p(lower('x')::INTEGER)")
+    assert "the value of $1: Conversion Error" in str(e.value) and "SET VARIABLE" not in str(e.value)
+    session.run("DEALLOCATE p")
+    session.run("DROP SEQUENCE counter")
+
+
+@pytest.mark.parametrize("value, kind", [
+    ("union_value(k := abs(-1))", "UNION(k INTEGER)"), ("[union_value(k := lower('A'))]", "UNION(k VARCHAR)[]"),
+    ("row(abs(-1), 2)", "STRUCT(INTEGER, INTEGER)"), ("[row(1)]", "STRUCT(INTEGER)[]"), ("abs(-1)::VARIANT", "VARIANT")])
+def test_values_that_no_text_tells(session, con, here, value, kind):
+    """Their call stays in the text."""
+    what = "variant_typeof($1)" if kind == "VARIANT" else "$1::VARCHAR"
+    rows = both(session, con, f"PREPARE p AS SELECT {what} AS v, typeof($1) AS t, count(*) AS n FROM '{here}/facts/*.parquet' GROUP BY ALL",
+                f"EXECUTE p({value})")
+    assert rows[0]["t"] == kind
 
 
 def test_errors_of_prepare(session, here):
