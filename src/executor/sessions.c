@@ -8,7 +8,6 @@
 #include "executor/executor.h"
 
 #include "base/mem.h"
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +25,7 @@ struct br_sessions {
   idle idle[BR_EXECUTOR_MAX_IDLE_SESSIONS];
   size_t n_idle;        /* oldest first */
   bool attached;        /* some prelude has attached a file; as n_open */
-  atomic_size_t n_open; /* of those with a prelude; attaching and detaching needs prelude_lock */
+  atomic_size_t n_open; /* of those with a prelude, who alone take prelude_lock: to attach and to detach */
 };
 
 br_sessions *br_sessions_new(br_engine *e) {
@@ -59,20 +58,22 @@ static void detach_all(br_sessions *s) {
   br_session_close(session);
 }
 
-/* The loop's thread too, which must not wait for a prelude: whose session is counted before it has the lock, and closes the files in
- * the end. */
+/* The loop's thread too, which must not wait for a prelude: whoever holds the lock has a session that is counted (then that one closes
+ * the files in the end), or is here, and looks again once it has let go of it. The fences: of two that meet, one sees the other. */
 static void close_session(br_sessions *s, br_session *session, bool prelude) {
   br_session_close(session);
   if (!prelude || atomic_fetch_sub(&s->n_open, 1) != 1) return;
-  while (pthread_mutex_trylock(&s->prelude_lock) != 0) {
-    if (atomic_load(&s->n_open) > 0) return;
-    sched_yield(); /* another one that closes: a moment */
+  atomic_thread_fence(memory_order_seq_cst);
+  for (bool closed = false; !closed && atomic_load(&s->n_open) == 0;) {
+    if (pthread_mutex_trylock(&s->prelude_lock) != 0) return;
+    closed = atomic_load(&s->n_open) == 0;
+    if (closed && s->attached) {
+      detach_all(s);
+      s->attached = false;
+    }
+    pthread_mutex_unlock(&s->prelude_lock);
+    atomic_thread_fence(memory_order_seq_cst);
   }
-  if (atomic_load(&s->n_open) == 0 && s->attached) {
-    detach_all(s);
-    s->attached = false;
-  }
-  pthread_mutex_unlock(&s->prelude_lock);
 }
 
 static void idle_close(br_sessions *s, idle *i) {
@@ -160,13 +161,16 @@ br_status br_sessions_take(br_sessions *s, const Brant__Pb__Task *t, br_session 
     return BR_OK;
   }
   BR_TRY(br_session_open(s->engine, &session, err));
-  if (t->n_prelude > 0) atomic_fetch_add(&s->n_open, 1);
-  pthread_mutex_lock(&s->prelude_lock);
-  s->attached = s->attached || t->n_prelude > 0;
+  bool prelude = t->n_prelude > 0;
+  if (prelude) {
+    atomic_fetch_add(&s->n_open, 1); /* before the lock: see close_session */
+    pthread_mutex_lock(&s->prelude_lock);
+    s->attached = true;
+  }
   br_status status = prepare(session, t, err);
-  pthread_mutex_unlock(&s->prelude_lock);
+  if (prelude) pthread_mutex_unlock(&s->prelude_lock);
   if (status) {
-    close_session(s, session, t->n_prelude > 0);
+    close_session(s, session, prelude);
     return status;
   }
   *out = session;
