@@ -257,6 +257,30 @@ static char *repeatable(const char *sql) {
   return br_asprintf("CREATE OR REPLACE %s", rest);
 }
 
+/* ALTER VIEW … RENAME TO: an executor that has done it once has a view of the new name. Free it; NULL: the statement is another. */
+static char *drop_renamed(const char *sql) {
+  const char *p = sql, *t, *place;
+  size_t n;
+  char *name;
+  if (!br_token_take(&p, "alter") || !br_token_take(&p, "view")) return NULL;
+  const char *first = place = p;
+  while (br_token_name(&p, &name)) {
+    free(name);
+    if (!br_token_take(&p, ".")) break;
+    place = p;
+  }
+  if (!br_token_take(&p, "rename") || !br_token_take(&p, "to") || !br_token_next(&p, &t, &n)) return NULL;
+  return br_asprintf("DROP VIEW IF EXISTS %.*s %.*s", (int)(place - first), first, (int)n, t);
+}
+
+static void remember_view(brant_session *s, const char *sql) {
+  char *before = drop_renamed(sql), *again = repeatable(sql);
+  if (before != NULL) br_texts_add(&s->views, before);
+  br_texts_add(&s->views, again);
+  free(before);
+  free(again);
+}
+
 /* A view's CSV and JSON scans as ones that DuckDB can write a plan of. */
 static br_status scan_texts(brant_session *s, char **text, br_error *err) {
   char *again = NULL;
@@ -293,13 +317,10 @@ static br_status run_ddl(brant_session *s, const char *sql, int64_t *count, br_e
   br_status status = run_counting(s, text, count, err);
   if (status == BR_OK) {
     /* Executors get views and macros with whole-query tasks; tables live here alone. */
-    if (has_word(sql, "view") || has_word(sql, "macro") || has_word(sql, "function")) {
-      char *again = repeatable(text);
-      br_texts_add(&s->views, again);
-      free(again);
-    } else if (!takes_away(sql)) {
+    if (has_word(sql, "view") || has_word(sql, "macro") || has_word(sql, "function"))
+      remember_view(s, text);
+    else if (!takes_away(sql))
       s->has_local_tables = true;
-    }
   }
   free(text);
   return status;

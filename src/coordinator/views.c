@@ -1,86 +1,202 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which of the session's views and macros a query needs that runs as its own text: those that it names, and those that these name. The others
- * stay here; they may well read what this process alone has (tables in memory, types, schemas), and executors could not make them.
- * Order: once, before the query is given to the driver. Threads: the caller's. Bounds: each needed text is looked at once for each name. */
+ * Which of the session's views and macros a query needs that runs as its own text: those whose name is a word of it, within quotes too
+ * (query_table('v'), query('FROM v'), FROM 'v'), and those that these name. One too many does no harm, unless it reads what this process
+ * alone has (tables in memory, types, schemas): executors could not make it. One too few is worse: executors keep what earlier queries
+ * made, so a name that is left out may stand for an old definition there. Hence the last part of a name decides; what stands before it
+ * only where it is a schema or catalog that executors have not.
+ * Order: once, before the query is given to the driver. Threads: the caller's. Bounds: each needed text is looked through once, texts
+ * within its quotes MOST_DEPTH deep. */
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "base/map.h"
 #include "base/mem.h"
 #include "coordinator/query.h"
 #include "coordinator/tokens.h"
 
+#define MOST_DEPTH 8
+
+/* What CREATE | DROP | ALTER … VIEW | MACRO | FUNCTION is about; in small letters. */
 typedef struct subject {
-  char *schema, *name; /* of [[catalog.]schema.]name; NULL: there is none */
+  char *name;    /* without what it is in. NULL: USE, SET */
+  char *renamed; /* ALTER … RENAME TO this one */
+  char *place;   /* the schema or catalog, if only this process has it */
 } subject;
 
-/* What CREATE | DROP | ALTER … VIEW | MACRO | FUNCTION [IF [NOT] EXISTS] is about. */
+typedef struct search {
+  br_smap *named; /* of all subjects' words, whether some text has it: to a bool of flags */
+  bool *flags;
+  size_t n_flags;
+  bool any; /* some text computes names */
+} search;
+
+static char *small_letters(char *word) {
+  for (char *c = word; *c; c++)
+    if (*c >= 'A' && *c <= 'Z') *c += 'a' - 'A';
+  return word;
+}
+
+/* ---- statements */
+
+static bool is_place_everywhere(const char *name) {
+  return strcmp(name, "main") == 0 || strcmp(name, "temp") == 0 || strcmp(name, "memory") == 0;
+}
+
+/* [[catalog.]schema.]name */
+static void take_names(const char **p, subject *s) {
+  char *next;
+  while (br_token_name(p, &next)) {
+    if (s->name != NULL && !is_place_everywhere(s->name)) {
+      free(s->place);
+      s->place = s->name;
+    } else {
+      free(s->name);
+    }
+    s->name = small_letters(next);
+    if (!br_token_take(p, ".")) return;
+  }
+}
+
 static subject subject_of(const char *sql) {
   const char *p = sql, *t;
   size_t n;
   subject s = {0};
-  char *next;
   bool kind = false;
   while (!kind && br_token_next(&p, &t, &n))
     kind = br_token_is(t, n, "view") || br_token_is(t, n, "macro") || br_token_is(t, n, "function");
-  if (kind && br_token_take(&p, "if")) {
+  if (!kind) return s;
+  if (br_token_take(&p, "if")) {
     br_token_take(&p, "not");
     br_token_take(&p, "exists");
   }
-  while (kind && br_token_name(&p, &next)) {
-    free(s.schema);
-    s.schema = s.name;
-    s.name = next;
-    if (!br_token_take(&p, ".")) break;
-  }
+  take_names(&p, &s);
+  if (br_token_take(&p, "rename") && br_token_take(&p, "to") && br_token_name(&p, &s.renamed)) small_letters(s.renamed);
   return s;
 }
 
-static bool names(const char *text, const char *name) {
-  const char *p = text, *t;
-  size_t n;
-  bool found = false;
-  while (!found && br_token_next(&p, &t, &n)) {
-    if (*t == '\'') continue;
-    char *token = br_token_unquote(t, n);
-    found = strcasecmp(token, name) == 0;
-    free(token);
-  }
-  return found;
+/* May a text use it that does not name it? Operators are functions, and some syntax is. */
+static bool is_syntax(const char *name) {
+  static const char *const functions[] = {
+      "array_extract", "array_slice", "concat",           "count_star",      "date_part",        "divide",
+      "ilike_escape",  "like_escape", "list_apply",       "list_filter",     "list_value",       "list_transform",
+      "ltrim",         "map",         "not_ilike_escape", "not_like_escape", "overlay",          "position",
+      "row",           "rtrim",       "strpos",           "struct_extract",  "struct_pack",      "substring",
+      "timezone",      "trim",        "unnest",           "contains",        "regexp_full_match"};
+  for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+    if (strcmp(name, functions[i]) == 0) return true;
+  const char *c = name;
+  while (*c && *c != '_' && !isalnum((unsigned char)*c) && (unsigned char)*c < 128) c++;
+  return *c == 0;
 }
 
-/* With its schema, unless USE may have said that. */
-static bool needs(const char *text, const subject *s, bool used) {
-  return names(text, s->name) && (s->schema == NULL || used || names(text, s->schema));
+/* ---- texts */
+
+/* What is within the quotes of the text at t. Free it. */
+static char *within(const char *t, size_t n) {
+  if (*t == '$') {
+    const char *second = memchr(t + 1, '$', n - 1);
+    size_t tag = second != NULL ? (size_t)(second - t) + 1 : 1;
+    return br_strndup(t + tag, n >= 2 * tag ? n - 2 * tag : n - tag);
+  }
+  if (*t != '\'') t++, n--; /* e'' */
+  if (n < 2 || t[n - 1] != '\'') return br_strndup(t + 1, n - 1);
+  return br_token_unquote(t, n);
+}
+
+static bool is_quoted(const char *t, size_t n) {
+  return *t == '\'' || (n > 1 && (*t == '$' || ((*t == 'e' || *t == 'E') && t[1] == '\'')));
+}
+
+/* Behind query or query_table: are the arguments in brackets nothing but texts? They are looked through like others. */
+static bool plain_arguments(const char *p) {
+  const char *t, *end;
+  size_t n;
+  if (!br_token_take(&p, "(") || br_token_close(p, &end) == NULL) return true;
+  bool plain = true;
+  while (plain && p < end && br_token_next(&p, &t, &n))
+    plain = t >= end || *t == '\'' || *t == '[' || *t == ']' || *t == ',' || br_token_is(t, n, "true") ||
+            br_token_is(t, n, "false") || (n > 1 && *t == '$');
+  return plain;
+}
+
+static void look_through(search *s, const char *text, int depth);
+
+static void look_within(search *s, const char *t, size_t n, int depth) {
+  char *text = within(t, n);
+  if (depth < MOST_DEPTH)
+    look_through(s, text, depth + 1);
+  else
+    s->any = true;
+  free(text);
+}
+
+static void look_through(search *s, const char *text, int depth) {
+  const char *p = text, *t;
+  size_t n;
+  while (br_token_next(&p, &t, &n)) {
+    bool quoted = is_quoted(t, n);
+    char *word = small_letters(quoted ? within(t, n) : br_token_unquote(t, n));
+    bool *flag = br_smap_get(s->named, word);
+    if (flag != NULL) *flag = true;
+    if ((strcmp(word, "query") == 0 || strcmp(word, "query_table") == 0) && !plain_arguments(p)) s->any = true;
+    free(word);
+    if (quoted) look_within(s, t, n, depth);
+  }
+}
+
+/* ---- the two together */
+
+static void expect(search *s, const char *word) {
+  if (word != NULL && br_smap_get(s->named, word) == NULL) br_smap_put(s->named, word, &s->flags[s->n_flags++]);
+}
+
+static bool is_named(const search *s, const char *word) { return word != NULL && *(bool *)br_smap_get(s->named, word); }
+
+static bool is_needed(const search *s, const subject *of) {
+  if (of->name == NULL) return true;
+  if (of->place != NULL && !is_named(s, of->place)) return false;
+  return s->any || is_named(s, of->name) || is_named(s, of->renamed) || is_syntax(of->name);
+}
+
+static void find_needed(search *s, const br_query *q, const subject *subjects, bool *needed) {
+  for (bool more = true; more;) {
+    more = false;
+    for (size_t i = 0; i < q->n_prelude_views; i++) {
+      if (needed[i] || !is_needed(s, &subjects[i])) continue;
+      needed[i] = more = true;
+      look_through(s, q->prelude_views[i], 0);
+    }
+  }
 }
 
 void br_query_keep_views(br_query *q, const char *sql) {
-  size_t n = q->n_prelude_views, n_texts = 1, kept = 0;
-  subject *subjects = br_calloc(n + 1, sizeof *subjects);
-  bool *needed = br_calloc(n + 1, sizeof *needed), used = false;
-  const char **texts = br_calloc(n + 1, sizeof *texts); /* the query, then what it needs */
-  texts[0] = sql;
+  size_t n = q->n_prelude_views, kept = 0;
+  if (n == 0) return;
+  subject *subjects = br_calloc(n, sizeof *subjects);
+  bool *needed = br_calloc(n, sizeof *needed);
+  search s = {.named = br_smap_new(), .flags = br_calloc(3 * n, sizeof *s.flags)};
   for (size_t i = 0; i < n; i++) {
     subjects[i] = subject_of(q->prelude_views[i]);
-    needed[i] = subjects[i].name == NULL; /* USE, SET */
-    used = used || needed[i];
+    expect(&s, subjects[i].name);
+    expect(&s, subjects[i].renamed);
+    expect(&s, subjects[i].place);
   }
-  for (size_t k = 0; k < n_texts; k++)
-    for (size_t i = 0; i < n; i++) {
-      if (needed[i] || !needs(texts[k], &subjects[i], used)) continue;
-      needed[i] = true;
-      texts[n_texts++] = q->prelude_views[i];
-    }
+  look_through(&s, sql, 0);
+  find_needed(&s, q, subjects, needed);
   for (size_t i = 0; i < n; i++) {
     if (needed[i])
       q->prelude_views[kept++] = q->prelude_views[i];
     else
       free(q->prelude_views[i]);
-    free(subjects[i].schema);
     free(subjects[i].name);
+    free(subjects[i].renamed);
+    free(subjects[i].place);
   }
   q->n_prelude_views = kept;
+  br_smap_free(s.named);
+  free(s.flags);
   free(subjects);
   free(needed);
-  free(texts);
 }

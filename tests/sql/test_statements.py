@@ -94,6 +94,66 @@ def test_views_that_only_this_process_can_make(local, here, what):
     assert [r[1:] for r in whole(local, text)] == [(few, 10)]
 
 
+DEEP = "v"
+for _letter in "abcdefghijkl":
+    DEEP = f"query(${_letter}$FROM {DEEP}${_letter}$)"
+
+# Statements, and what is read then. None: it is read in between too, so that the executor has what there is so far.
+NAMED = {
+    "with a schema": (["CREATE VIEW main.v AS {few}"], "v"),
+    "with a catalog": (["CREATE VIEW memory.main.v AS {few}"], "v"),
+    "with a catalog alone": (["CREATE VIEW memory.v AS {few}"], "main.v"),
+    "temporary": (["CREATE VIEW v AS {all}", None, "CREATE TEMP VIEW v AS {few}"], "v"),
+    "in capitals": (["CREATE VIEW Ab AS {few}"], "aB"),
+    "in quotes": (["CREATE VIEW \"A b\" AS {few}"], "\"a B\""),
+    "as a text": (["CREATE VIEW \"A b\" AS {few}"], "'a B'"),
+    "replaced with a schema": (["CREATE VIEW v AS {all}", None, "CREATE OR REPLACE VIEW main.v AS {few}"], "v"),
+    "replaced with a catalog": (["CREATE VIEW v AS {all}", None, "CREATE OR REPLACE VIEW memory.main.v AS {few}"], "v"),
+    "replaced without": (["CREATE VIEW main.v AS {all}", None, "CREATE OR REPLACE VIEW v AS {few}"], "main.v"),
+    "dropped with a schema": (["CREATE VIEW v AS {all}", None, "DROP VIEW main.v", "CREATE VIEW IF NOT EXISTS v AS {few}"], "v"),
+    "renamed": (["CREATE VIEW a AS {few}", "ALTER VIEW a RENAME TO v"], "v"),
+    "renamed with a schema": (["CREATE VIEW a AS {few}", "ALTER VIEW main.a RENAME TO \"V\""], "v"),
+    "renamed, and the name is another's": (["CREATE VIEW v AS {all}", None, "ALTER VIEW v RENAME TO b", "CREATE VIEW v AS {few}"], "v"),
+    "renamed back": (["CREATE VIEW v AS {few}", "ALTER VIEW v RENAME TO b", "ALTER VIEW b RENAME TO v"], "v"),
+    "in query_table": (["CREATE VIEW v AS {all}", None, "CREATE OR REPLACE VIEW v AS {few}"], "query_table('v')"),
+    "in query_table's list": (["CREATE VIEW v AS {all}", None, "CREATE OR REPLACE VIEW v AS {few}"], "query_table(['v'])"),
+    "in query": (["CREATE VIEW v AS {all}", None, "CREATE OR REPLACE VIEW v AS {few}"], "query('FROM v')"),
+    "in query within dollars": (["CREATE VIEW v AS {few}"], "query($x$FROM v$x$)"),
+    "in a query's query": (["CREATE VIEW v AS {few}"], "query('FROM query(''FROM v'')')"),
+    "in deep queries": (["CREATE VIEW v AS {few}"], DEEP),
+    "in query with escapes": (["CREATE VIEW v AS {few}"], "query(e'FROM \\x76')"),
+    "computed": (["CREATE VIEW v2 AS {few}"], "query_table('v' || '2')"),
+    "by a variable": (["CREATE VIEW v AS {few}", "SET VARIABLE which = 'v'"], "query_table(getvariable('which'))"),
+    "by a macro's parameter": (["CREATE VIEW v AS {few}", "CREATE MACRO rows_of(t) AS TABLE FROM query_table(t)"], "rows_of('v')"),
+    "by a view": (["CREATE VIEW a AS {all}", "CREATE VIEW v AS FROM a", None, "CREATE OR REPLACE VIEW main.a AS {few}"], "v"),
+    "by a view's query": (["CREATE VIEW a AS {all}", "CREATE VIEW v AS FROM query('FROM a')", None, "CREATE OR REPLACE VIEW main.a AS {few}"], "v"),
+    "macro with a schema": (["CREATE MACRO main.f(x) AS x < 3", "CREATE VIEW v AS {all}"], "v WHERE f(id)"),
+    "macro replaced with a schema": (["CREATE MACRO f(x) AS x < 4", "CREATE VIEW v AS SELECT id FROM ({all}) WHERE f(id)",
+        None, "CREATE OR REPLACE MACRO main.f(x) AS x < 3"], "v"),
+    "macro replaced with a catalog": (["CREATE MACRO f(x) AS x < 4", "CREATE VIEW v AS {all}",
+        "CREATE OR REPLACE MACRO memory.main.f(x) AS x < 3"], "v WHERE f(id)"),
+    "macro as a method": (["CREATE MACRO main.f(x) AS x < 3", "CREATE VIEW v AS {all}"], "v WHERE id.f()"),
+    "macro of a macro": (["CREATE MACRO main.f(x) AS x < 3", "CREATE FUNCTION g(x) AS main.f(x)", "CREATE VIEW v AS {all}"], "v WHERE g(id)"),
+    "macro that is an operator": (["CREATE MACRO \"~~\"(a, b) AS a::INT < 3", "CREATE VIEW v AS {all}"], "v WHERE id::VARCHAR LIKE 'x'"),
+    "macro that is a syntax": (["CREATE MACRO date_part(p, x) AS x", "CREATE VIEW v AS {all}"], "v WHERE extract(year FROM id) < 3"),
+}
+
+
+@pytest.mark.parametrize("how", NAMED)
+def test_texts_of_their_own_find_what_they_name(here, how):
+    """One executor, as on a machine by default, runs texts as they are, and keeps what each of them made."""
+    statements, source = NAMED[how]
+    texts = {"few": f"SELECT id FROM '{here}/facts/*.parquet' WHERE id < 3", "all": f"SELECT id FROM '{here}/facts/*.parquet'"}
+    with duckdb.connect() as duck, brantlib.Session(workers=1, threads=1, distribute="auto", settings={"small_bytes": "0"}) as s:
+        for text in [*statements, None, None]:  # twice: an executor makes them again for each query
+            if text is not None:
+                s.run(text.format(**texts))
+                duck.sql(text.format(**texts))
+                continue
+            query = f"SELECT sum(id), count(*) FROM {source}"
+            assert [tuple(map(int, r)) for r in whole(s, query)] == duck.sql(query).fetchall()
+
+
 def test_macros(session, here):
     session.run("CREATE MACRO m_plus(a, b := 10) AS a + b")
     session.run(f"CREATE MACRO m_rows(n) AS TABLE SELECT id FROM '{here}/facts/*.parquet' WHERE id < n")
