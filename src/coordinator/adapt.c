@@ -3,7 +3,7 @@
  * A stage is planned again before it starts, by what its inputs turned out to be: how many tasks, and which partitions and map outputs
  * each of them reads.
  *   filter     a Bloom filter is made only if it pays (bloom.c)
- *   nothing    a run-time filter without keys lets no row pass: no task
+ *   nothing    a run-time filter without keys lets no row pass, or no partition has a row: no task
  *   fewer      splits that have no value in the range of a filter's keys are not read
  *   coalesced  small partitions that follow each other go to one task, the same ones of all inputs
  *   in place   rows that go to a join whose other side is small are joined where they are made (adapt_join.c)
@@ -83,6 +83,16 @@ static void follow(br_query *q) {
 
 /* ---- nothing to do */
 
+/* Their number was asked for, or stands for something. */
+static bool may_change(const br_query *q, const br_stage *s) {
+  if (s->n_steps > 0 || s->batch_rows > 0) return false;
+  for (size_t i = 0; i < s->n_inputs; i++) {
+    const br_stage_input *in = &s->inputs[i];
+    if (reads_parts(in) && (in->ordered || q->runs[in->producer].plan->fixed_partitions)) return false;
+  }
+  return true;
+}
+
 bool br_query_by_chance(const br_query *q, uint32_t stage) {
   bool *chance = br_calloc(stage + 1, sizeof *chance);
   for (uint32_t i = 0; i <= stage; i++) { /* a producer comes before those who read it; many may read one */
@@ -107,6 +117,25 @@ static bool let_none_pass(br_query *q, br_stage_run *r) {
   return false;
 }
 
+/* What every task has of constants and broadcast sides shows only beside rows of its partition. The last stage
+ * runs: a statement that writes files wants one also without rows. */
+static bool has_nothing(br_query *q, br_stage_run *r) {
+  size_t n = 0, empty = 0, partners = 0;
+  if (r->plan->rule != BR_TASKS_PARTITIONS || !may_change(q, r->plan) || r == &q->runs[q->n_runs - 1]) return false;
+  for (size_t i = 0; i < r->plan->n_inputs; i++) {
+    const br_stage_input *in = &r->plan->inputs[i];
+    if (!reads_parts(in)) continue;
+    n++;
+    partners += in->null_keys_go;
+    empty += q->runs[in->producer].rows_out == 0 && !br_query_by_chance(q, in->producer);
+  }
+  /* Two inputs whose rows without a partner don't show: an inner join of both. */
+  if (empty == 0 || (empty < n && (n != 2 || partners != 2))) return false;
+  br_query_say(r, "no rows: nothing was shuffled%s", empty < n ? " of one side" : "");
+  br_query_set_tasks(q, r, 0);
+  return true;
+}
+
 static void leave_splits_out(br_query *q, br_stage_run *r) {
   uint32_t before = r->n_tasks, n = br_filter_splits(q, r);
   if (n == before) return;
@@ -125,16 +154,6 @@ typedef struct cut {
   br_slice *slices;
   size_t n, cap;
 } cut;
-
-/* Their number was asked for, or stands for something. */
-static bool may_change(const br_query *q, const br_stage *s) {
-  if (s->n_steps > 0 || s->batch_rows > 0) return false;
-  for (size_t i = 0; i < s->n_inputs; i++) {
-    const br_stage_input *in = &s->inputs[i];
-    if (reads_parts(in) && (in->ordered || q->runs[in->producer].plan->fixed_partitions)) return false;
-  }
-  return true;
-}
 
 static void sum_up(cut *c) {
   const br_stage *s = c->r->plan;
@@ -324,7 +343,7 @@ void br_query_adapt(br_query *q, uint32_t stage) {
     return;
   }
   while (s->n_inputs > 0 && s->inputs[s->n_inputs - 1].kind == BR_EX_WAIT) s->n_inputs--; /* it is there now */
-  if (!let_none_pass(q, r)) {
+  if (!let_none_pass(q, r) && !has_nothing(q, r)) {
     leave_splits_out(q, r);
     bool all = r->n_tasks == before;
     if (!br_query_join_in_place(q, stage)) {

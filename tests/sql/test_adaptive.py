@@ -110,6 +110,27 @@ def test_nothing_is_read_for_no_keys(data, duck):
         check(s, duck, "SELECT f.v, n.w FROM facts f LEFT JOIN none n ON f.k = n.k")
 
 
+def test_stages_without_rows_run_no_tasks(data, duck, tmp_path):
+    """Whatever the chain: joins, groups and sorts over a join that has no rows. What counts them still gives its row, a file is written."""
+    join = "SELECT f.k, f.s, g.v, y.w FROM facts f JOIN none n ON f.k = n.k JOIN facts g ON g.v = f.v JOIN sides y ON y.k = g.k"
+    cases = [join, f"SELECT k, count(*), max(s) FROM ({join}) GROUP BY k", f"SELECT count(*), sum(w) FROM ({join})", f"{join} ORDER BY f.s, y.w",
+             f"SELECT s, row_number() OVER (PARTITION BY k ORDER BY s) FROM ({join})", f"SELECT k FROM ({join}) UNION SELECT k FROM none"]
+    said = []
+    with open_session(data, filter_bytes="32MiB", task_target_bytes=1000) as s:
+        for sql in cases:
+            stages = json.loads(s.explain(sql, True, True))["stages"]
+            by_hash = [st for st in stages[:-1] if any(i["kind"] == "HASH" for i in st["inputs"])]
+            assert any(st["measured"]["tasks"] == 0 for st in by_hash), sql
+            said += [st["measured"].get("adapted", "") for st in by_hash]
+            check(s, duck, sql)
+        assert sum("nothing was shuffled" in t for t in said) >= 2 and any("of one side" in t for t in said), said
+        for outer in ("sides y LEFT JOIN facts f", "facts f RIGHT JOIN sides y", "sides y FULL JOIN facts f"):
+            check(s, duck, f"SELECT y.w, count(*), max(f.s) FROM {outer} ON y.k = f.v AND f.k < 0 GROUP BY y.w")
+        check(s, duck, "SELECT y.w + 1 AS w, count(f.s) FROM (FROM facts WHERE v > 500) f RIGHT JOIN sides y ON y.k = f.k GROUP BY 1")
+        s.run(f"COPY (SELECT k, count(*) AS n FROM ({join}) GROUP BY k) TO '{tmp_path}/none.parquet' (FORMAT parquet)")
+        assert duck.con.execute(f"FROM '{tmp_path}/none.parquet'").fetchall() == []
+
+
 def test_splits_go_together_where_tables_are_large(data, duck, tmp_path):
     for i in range(4):  # 5 MiB each: two splits a slot with a broadcast side
         duck.execute(f"COPY (SELECT (random() * 1e15)::BIGINT AS r, i % 50000 AS k FROM range(640000) t(i)) TO '{tmp_path}/wide-{i}.parquet'")

@@ -139,7 +139,7 @@ static void test_large_ones_stay(void **state) {
 
 static void test_the_number_stays_where_it_was_asked_for(void **state) {
   (void)state;
-  uint64_t small[PARTS] = {1, 1, 1, 1, 1, 1, 1, 1};
+  uint64_t small[PARTS] = {8, 8, 8, 8, 8, 8, 8, 8};
   br_query *q = query(2, 64 * MIB);
   q->stages->stages[1].fixed_partitions = true;
   sizes(q, 0, small);
@@ -170,6 +170,32 @@ static void test_no_keys_no_tasks(void **state) {
     assert_true(br_query_adapts(q, 1));
     br_query_adapt(q, 1);
     assert_int_equal(q->runs[1].n_tasks, chance ? 4 : 0); /* made again it might have some */
+    br_query_unref(q);
+  }
+}
+
+static void test_no_rows_no_tasks(void **state) {
+  static const struct {
+    bool chance, other_has_rows, one_goes, both_go, none;
+  } cases[] = {{.none = true},
+               {.chance = true},
+               {.other_has_rows = true},
+               {.other_has_rows = true, .one_goes = true},
+               {.other_has_rows = true, .both_go = true, .none = true},
+               {.other_has_rows = true, .both_go = true, .chance = true}};
+  (void)state;
+  uint64_t none[PARTS] = {0}, some[PARTS] = {8};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    br_query *q = query(2, 1);
+    br_stage *st = q->stages->stages;
+    st[0].indeterminate = st[1].indeterminate = cases[i].chance;
+    st[2].inputs[0].null_keys_go = cases[i].both_go;
+    st[2].inputs[1].null_keys_go = cases[i].both_go || cases[i].one_goes;
+    sizes(q, 0, none);
+    sizes(q, 1, cases[i].other_has_rows ? some : none);
+    br_query_adapt(q, 2);
+    assert_int_equal(q->runs[2].n_tasks == 0, cases[i].none);
+    assert_int_equal(q->runs[3].n_tasks, q->runs[2].n_tasks); /* follows it */
     br_query_unref(q);
   }
 }
@@ -406,7 +432,7 @@ static void test_filters_of_a_join_in_place(void **state) {
 /* The stage that goes into the join reads partitions itself: those that go together are read together by the join's tasks. */
 static void test_partitions_are_joined_where_they_are(void **state) {
   (void)state;
-  uint64_t bytes[PARTS] = {1, 1, 1, 1, 1, 1, 1, 1};
+  uint64_t bytes[PARTS] = {8, 8, 8, 8, 8, 8, 8, 8}, more[PARTS] = {80000};
   br_query *q = query(2, 64 * MIB);
   br_stage *st = q->stages->stages;
   st[2].output = BR_EX_HASH; /* stage 2 goes into stage 3, which joins it with stage 0's rows */
@@ -418,7 +444,7 @@ static void test_partitions_are_joined_where_they_are(void **state) {
   st[3].sql = "SELECT * FROM input(0), input(1)";
   q->broadcast_bytes = MIB;
   sizes(q, 0, bytes);
-  sizes(q, 1, bytes);
+  sizes(q, 1, more);
   br_query_adapt(q, 2);
   assert_int_equal(q->runs[2].n_tasks, 0);
   assert_int_equal(st[3].rule, BR_TASKS_PARTITIONS);
@@ -436,6 +462,7 @@ int main(void) {
       cmocka_unit_test(test_large_ones_stay),
       cmocka_unit_test(test_the_number_stays_where_it_was_asked_for),
       cmocka_unit_test(test_no_keys_no_tasks),
+      cmocka_unit_test(test_no_rows_no_tasks),
       cmocka_unit_test(test_filters_that_pay),
       cmocka_unit_test(test_what_a_task_reads),
       cmocka_unit_test(test_a_large_partition_is_split),
