@@ -30,9 +30,17 @@ static br_read_kind read_kind(const br_stage *s, br_exchange_kind k) {
   return whole ? BR_READ_BROADCAST : BR_READ_ALL;
 }
 
+static bool adapts(const br_query *q, size_t stage) {
+  return br_query_adapts(q, (uint32_t)stage) || q->runs[stage].split_facts != NULL;
+}
+
 /* Must all of it be there before a reader's task is made, also in eager mode? Bounds go to the sink before the first row; whether a
- * filter pays is decided by the true number of its keys. */
-static bool read_before(br_exchange_kind k) { return k == BR_EX_BOUNDS || k == BR_EX_KEYS || br_exchange_helps(k); }
+ * filter pays is decided by the true number of its keys. And the broadcast side of a scan that is cut by what it turns out to be: its
+ * table is built before the scan's first row is looked at, so that a task that followed it would hold a slot for nothing. */
+static bool read_before(const br_query *q, size_t stage, br_exchange_kind k) {
+  if (k == BR_EX_BROADCAST) return adapts(q, stage);
+  return k == BR_EX_BOUNDS || k == BR_EX_KEYS || br_exchange_helps(k);
+}
 
 static void on_deadline(void *arg) {
   br_query *q = arg;
@@ -84,7 +92,7 @@ br_sched_stage *br_driver_stages(const br_query *q, br_arena *arena) {
       in[k] = (br_sched_input){.stage = s->inputs[k].producer,
                                .kind = read_kind(s, s->inputs[k].kind),
                                .first = before,
-                               .complete = read_before(s->inputs[k].kind)};
+                               .complete = read_before(q, i, s->inputs[k].kind)};
       if (in[k].kind == BR_READ_FORWARD) before += q->runs[in[k].stage].n_tasks;
     }
     stages[i] = (br_sched_stage){.tasks = q->runs[i].n_tasks,
@@ -96,7 +104,7 @@ br_sched_stage *br_driver_stages(const br_query *q, br_arena *arena) {
                                  .splittable = br_stage_splittable(s),
                                  .gpu = calls_gpus(q, s),
                                  .outlives = q->shared_dir != NULL,
-                                 .adapts = br_query_adapts(q, (uint32_t)i) || q->runs[i].split_facts != NULL};
+                                 .adapts = adapts(q, i)};
   }
   return stages;
 }
