@@ -5,7 +5,7 @@
     python bench/run.py tpch --scale 10 --runs 3 one part
     python bench/run.py tpcds --runs 3           the 99 queries of TPC-DS
     python bench/run.py faults --scale 10        one of four workers is killed in the middle of q9 and q18, staged and eager
-    python bench/run.py skew                     a key with half of the rows, in joins and group-bys
+    python bench/run.py skew                     a key with half of the rows, in joins, group-bys, windows and sorts
     python bench/run.py start|rows|tasks|shuffle|flight|scheduler
 
 tpch, tpcds: suites.py.
@@ -116,6 +116,9 @@ SKEW = {
     "left join": "SELECT count(d.w), sum(f.v), min(f.s) FROM {facts} f LEFT JOIN dims d ON f.k = d.k",
     "group by": "SELECT count(*), sum(n) FROM (SELECT k, count(*) AS n, sum(v) AS s FROM {facts} GROUP BY k)",
     "group by, whole": "SELECT count(*), sum(m) FROM (SELECT k, median(v) AS m FROM {facts} GROUP BY k)",
+    "distinct": "SELECT count(*) FROM (SELECT DISTINCT k, v % 8 AS r FROM {facts})",
+    "window": "SELECT max(r), sum(s) FROM (SELECT row_number() OVER (PARTITION BY k ORDER BY v) AS r, sum(v) OVER (PARTITION BY k) AS s FROM {facts})",
+    "sort": "SELECT v FROM {facts} ORDER BY k",
 }
 
 
