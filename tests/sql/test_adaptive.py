@@ -236,6 +236,19 @@ def test_a_side_that_turns_out_small_is_broadcast(data, duck, mode):
             check(s, duck, sql)
 
 
+def test_joins_in_place_in_passes(data, duck):
+    """What does not fit into memory at once, simulated: each pass has a part of the join's keys, of the rows made in place and of the other side."""
+    with open_session(data, **IN_PLACE) as s:
+        for sql in JOINED:
+            rows = []
+            for passes in (0, 3):
+                s.set("task_passes", passes)
+                stages = [st["measured"] for st in json.loads(s.explain(sql, True, True))["stages"]]
+                rows += [m["rows_in"] for m in stages if m.get("adapted", "").startswith("broadcast join")]
+            assert rows[1] > rows[0], sql  # the other side is read in each of them
+            check(s, duck, sql)
+
+
 def test_joins_follow_each_other_in_place(data, duck):
     sql = f"SELECT f.k, y.w, z.w FROM facts f JOIN {GROUPED} y ON f.v = y.v JOIN {KEYS} z ON f.k = z.k"
     star = f"SELECT f.s, count(*), sum(y.w + z.w) FROM facts f JOIN {GROUPED} y ON f.v = y.v JOIN {GROUPED} z ON f.k % 97 = z.v + 1 GROUP BY f.s"

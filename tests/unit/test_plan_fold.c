@@ -70,7 +70,7 @@ static void a_side_is_read_whole(void **state) {
   br_stage j = join(s, 1, 3);
   assert_string_equal(j.sql,
                       "SELECT 'input(1)' FROM (SELECT t.* FROM input(0) t WHERE (t.c1) IS NOT NULL) a JOIN "
-                      "(SELECT c0, c1 FROM (\nSELECT t.c0, t.c1, 0 AS c2 FROM __scan1__ t  \n) p) b "
+                      "(SELECT t.c0, t.c1 FROM (\nSELECT t.c0, t.c1, 0 AS c2 FROM __scan1__ t  \n) t) b "
                       "/* filter 1: */ SEMI JOIN input(1) f /* end of filter *//* range of filter 1 */");
   assert_int_equal(j.rule, BR_TASKS_SPLITS);
   assert_int_equal(j.split_scan, 0);
@@ -88,6 +88,35 @@ static void a_side_is_read_whole(void **state) {
   br_arena_free(a);
 }
 
+/* Cut by the keys that the join was hashed by: its rows where they are made, and the sides that are read whole. */
+static void passes_of_a_join_in_place(void **state) {
+  (void)state;
+  static const br_split_key other[] = {{.text = "t.c0", .hashed_as = "BIGINT"}};
+  for (int chance = 0; chance < 2; chance++) {
+    br_arena *a = br_arena_new();
+    br_stages *s = plan(a);
+    s->stages[1].chance = chance;
+    s->stages[3].inputs[1].keys = other;
+    s->stages[3].inputs[1].n_keys = 1;
+    br_stage j = join(s, 1, 3);
+    assert_int_equal(br_stage_splittable(&j), !chance);
+    if (!chance)
+      assert_string_equal(
+          br_stage_pass_sql(a, &j, j.sql, 4, 2),
+          "SELECT 'input(1)' FROM (SELECT t.* FROM (SELECT t.* FROM input(0) t WHERE hash(t.c1, " BR_HASH_SEED_SPLIT
+          ") % 4 = 2) t WHERE (t.c1) IS NOT NULL) a JOIN (SELECT t.c0, t.c1 FROM (\nSELECT t.c0, t.c1, 0 AS c2 FROM "
+          "__scan1__ t  \n) t WHERE hash(t.c0, " BR_HASH_SEED_SPLIT
+          ") % 4 = 2) b /* filter 1: */ SEMI JOIN input(1) f /* end of filter *//* range of filter 1 */");
+    s->stages[3] = j; /* within the next join its own passes are gone */
+    s->stages[1].n_inputs = 0;
+    br_stage k = join(s, 3, 4);
+    assert_false(br_stage_splittable(&k));
+    assert_null(strstr(k.sql, BR_PASS_HERE));
+    assert_int_equal(k.inputs[0].n_keys, 0);
+    br_arena_free(a);
+  }
+}
+
 /* The join goes into the next one, with all that it took in. */
 static void joins_follow_each_other(void **state) {
   (void)state;
@@ -97,9 +126,9 @@ static void joins_follow_each_other(void **state) {
   s->stages[1].n_inputs = 0;
   br_stage j = join(s, 3, 4);
   assert_string_equal(j.sql,
-                      "SELECT \"input(0)\" FROM input(1) i, my_input(1), (SELECT c0, c1 FROM (\n"
+                      "SELECT \"input(0)\" FROM input(1) i, my_input(1), (SELECT t.c0, t.c1 FROM (\n"
                       "SELECT 'input(1)' FROM (SELECT t.* FROM input(0) t WHERE (t.c1) IS NOT NULL) a JOIN "
-                      "(SELECT c0, c1 FROM (\nSELECT t.c0, t.c1, 0 AS c2 FROM __scan1__ t  \n) p) b \n) p)");
+                      "(SELECT t.c0, t.c1 FROM (\nSELECT t.c0, t.c1, 0 AS c2 FROM __scan1__ t  \n) t) b \n) t)");
   assert_int_equal(j.n_inputs, 2);
   assert_int_equal(j.inputs[0].producer, 0);
   assert_int_equal(j.inputs[1].producer, 2);
@@ -152,8 +181,9 @@ static void where_it_would_be_wrong(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(a_side_is_read_whole), cmocka_unit_test(joins_follow_each_other),
-                                     cmocka_unit_test(what_is_read_whole_may_be_beside),
-                                     cmocka_unit_test(where_it_would_be_wrong)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_side_is_read_whole), cmocka_unit_test(passes_of_a_join_in_place),
+      cmocka_unit_test(joins_follow_each_other), cmocka_unit_test(what_is_read_whole_may_be_beside),
+      cmocka_unit_test(where_it_would_be_wrong)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -132,9 +132,25 @@ static uint32_t keys_of(const br_stages *s, const br_stage_input *in) {
   return in->kind == BR_EX_BLOOM ? s->stages[in->producer].inputs[0].producer : in->producer;
 }
 
+/* Passes of the whole go by the keys of the outermost join. */
+static const char *without_passes(br_arena *arena, const char *sql) {
+  br_buf b = {0};
+  for (const char *at = sql; *at;) {
+    int64_t ignored;
+    bool here = !strncmp(at, BR_PASS_HERE, strlen(BR_PASS_HERE));
+    size_t n = here ? strlen(BR_PASS_HERE) : br_stage_piece(sql, at, &ignored);
+    if (!here) br_buf_add(&b, at, n);
+    at += n;
+  }
+  const char *text = br_arena_strdup(arena, br_buf_cstr(&b));
+  br_buf_free(&b);
+  return text;
+}
+
 /* Without the filters whose keys the join itself reads now. */
 static br_stage without_filters_of(br_arena *arena, const br_stages *s, const br_stage *p, const br_stage *join) {
   br_stage out = *p;
+  out.sql = without_passes(arena, p->sql);
   uint32_t *map = br_arena_alloc(arena, (p->n_inputs + 1) * sizeof *map);
   const char **none = br_arena_alloc(arena, (p->n_inputs + 1) * sizeof *none);
   out.inputs = br_arena_alloc(arena, (p->n_inputs + 1) * sizeof *out.inputs);
@@ -147,6 +163,7 @@ static br_stage without_filters_of(br_arena *arena, const br_stages *s, const br
     }
     map[i] = (uint32_t)out.n_inputs;
     out.inputs[out.n_inputs] = p->inputs[i];
+    if (p->inputs[i].kind == BR_EX_BROADCAST) out.inputs[out.n_inputs].n_keys = 0;
     out.inputs[out.n_inputs++].number = map[i];
   }
   br_stage text = *p; /* its marks have the old numbers */
@@ -166,7 +183,7 @@ static const char *not_null(br_arena *arena, const br_stage_input *in) {
 }
 
 /* The join reads its other sides whole. */
-static br_stage with_whole_sides(br_arena *arena, const br_stage *r, uint32_t input) {
+static br_stage with_whole_sides(br_arena *arena, const br_stage *r, uint32_t input, bool passes) {
   br_stage out = *r;
   uint32_t *map = br_arena_alloc(arena, (r->n_inputs + 1) * sizeof *map);
   const char **items = br_arena_alloc(arena, (r->n_inputs + 1) * sizeof *items);
@@ -174,24 +191,32 @@ static br_stage with_whole_sides(br_arena *arena, const br_stage *r, uint32_t in
   for (uint32_t i = 0; i < r->n_inputs; i++) {
     map[i] = i;
     out.inputs[i] = r->inputs[i];
+    if (r->inputs[i].kind == BR_EX_BROADCAST) out.inputs[i].n_keys = 0; /* of another side that was taken in */
     if (i == input || r->inputs[i].kind != BR_EX_HASH) continue;
     items[i] = not_null(arena, &r->inputs[i]);
     out.inputs[i].kind = BR_EX_BROADCAST;
     out.inputs[i].side = 0;
-    out.inputs[i].n_keys = 0;
+    if (!passes) out.inputs[i].n_keys = 0;
   }
   out.sql = renumbered(arena, r, map, items);
+  out.pass_keys = passes ? r->inputs[input].keys : NULL;
+  out.n_pass_keys = passes ? r->inputs[input].n_keys : 0;
   return out;
 }
 
 br_stage br_stage_join_in_place(br_arena *arena, const br_stages *s, uint32_t producer, uint32_t reader,
                                 uint32_t input) {
-  const br_stage *r = &s->stages[reader];
-  br_stage p = without_filters_of(arena, s, &s->stages[producer], r), join = with_whole_sides(arena, r, input);
+  br_stage hashed = s->stages[reader];
+  const br_stage *r = &hashed;
+  hashed.pass_keys = NULL;
+  hashed.sql = without_passes(arena, hashed.sql);
+  /* What comes out otherwise at each run can't be run once a pass. */
+  bool passes = br_stage_splittable(r) && !s->stages[producer].chance;
+  br_stage p = without_filters_of(arena, s, &s->stages[producer], r), join = with_whole_sides(arena, r, input, passes);
   br_buf b = {0};
   br_buf_str(&b, "(SELECT ");
-  for (size_t i = 0; i < p.n_columns; i++) br_buf_printf(&b, "%sc%zu", i ? ", " : "", i); /* not the partition */
-  br_buf_printf(&b, " FROM (\n%s\n) p)", p.sql);
+  for (size_t i = 0; i < p.n_columns; i++) br_buf_printf(&b, "%st.c%zu", i ? ", " : "", i); /* not the partition */
+  br_buf_printf(&b, " FROM (\n%s\n) t%s)", p.sql, passes ? " " BR_PASS_HERE : "");
   br_stage out = br_stage_fold(arena, &join, input, &p, br_buf_cstr(&b));
   br_buf_free(&b);
   return out;

@@ -2,7 +2,8 @@
  *
  * A task in passes: its SQL k times, each over the rows of its hash inputs whose keys fall into part i of k. Finer hash
  * partitions are as right as the task's own, as long as equal keys of all inputs stay together: so the parts are cut by
- * those keys that every hash input can compute from what is stored, in the same type.
+ * those keys that every hash input can compute from what is stored, in the same type. A join in place (fold.c) is cut by the same keys: of
+ * the rows that its text makes, once a pass, and of the sides that it reads whole.
  *
  * Order of calls: br_stage_splittable, then br_stage_pass_sql for each pass. Threads: none. Bounds: none.
  */
@@ -34,12 +35,18 @@ size_t br_stage_piece(const char *sql, const char *at, int64_t *input) {
   return (size_t)(end + 1 - at);
 }
 
-/* Is key k stored by every hash input, as the same type? */
+/* Do passes take a part of its rows? All HASH inputs; of a join in place the sides that were, and are read whole now. */
+static bool in_parts(const br_stage *s, const br_stage_input *in) {
+  return s->pass_keys ? in->kind == BR_EX_BROADCAST && in->n_keys > 0 : in->kind == BR_EX_HASH;
+}
+
+/* Is key k stored by every input that is read in parts, as the same type? */
 static bool common_key(const br_stage *s, size_t k) {
-  const br_split_key *first = NULL;
+  const br_split_key *first = s->pass_keys && k < s->n_pass_keys ? &s->pass_keys[k] : NULL;
+  if (s->pass_keys && (!first || !first->text)) return false;
   for (size_t i = 0; i < s->n_inputs; i++) {
     const br_stage_input *in = &s->inputs[i];
-    if (in->kind != BR_EX_HASH) continue;
+    if (!in_parts(s, in)) continue;
     if (k >= in->n_keys || !in->keys[k].text) return false;
     if (first && strcmp(first->hashed_as, in->keys[k].hashed_as) != 0) return false;
     first = &in->keys[k];
@@ -50,6 +57,7 @@ static bool common_key(const br_stage *s, size_t k) {
 bool br_stage_splittable(const br_stage *s) {
   size_t n_keys = 0;
   bool any = false;
+  if (s->pass_keys) return true; /* it was before it became one */
   if (s->rule != BR_TASKS_PARTITIONS || s->ordered_output || s->n_steps || br_stage_numbers_rows(s)) return false;
   for (size_t i = 0; i < s->n_inputs; i++) {
     const br_stage_input *in = &s->inputs[i];
@@ -64,11 +72,12 @@ bool br_stage_splittable(const br_stage *s) {
   return false;
 }
 
-static void add_source(const br_stage *s, const br_stage_input *in, uint32_t passes, uint32_t pass, br_buf *b) {
-  br_buf_printf(b, "(SELECT t.* FROM input(%u) t WHERE hash(", in->number);
-  for (size_t k = 0; k < in->n_keys; k++)
-    if (common_key(s, k)) br_buf_printf(b, "%s, ", in->keys[k].text);
-  br_buf_printf(b, "%s) %% %u = %u)", BR_HASH_SEED_SPLIT, passes, pass);
+/* A condition on alias t. */
+static void add_part(const br_stage *s, const br_split_key *keys, size_t n, uint32_t passes, uint32_t pass, br_buf *b) {
+  br_buf_str(b, "WHERE hash(");
+  for (size_t k = 0; k < n; k++)
+    if (common_key(s, k)) br_buf_printf(b, "%s, ", keys[k].text);
+  br_buf_printf(b, "%s) %% %u = %u", BR_HASH_SEED_SPLIT, passes, pass);
 }
 
 char *br_stage_pass_sql(br_arena *arena, const br_stage *s, const char *sql, uint32_t passes, uint32_t pass) {
@@ -77,10 +86,16 @@ char *br_stage_pass_sql(br_arena *arena, const br_stage *s, const char *sql, uin
     int64_t number;
     size_t n = br_stage_piece(sql, at, &number);
     const br_stage_input *in = number >= 0 && (size_t)number < s->n_inputs ? &s->inputs[number] : NULL;
-    if (in && in->kind == BR_EX_HASH)
-      add_source(s, in, passes, pass, &b);
-    else
+    if (in && in_parts(s, in)) {
+      br_buf_printf(&b, "(SELECT t.* FROM input(%u) t ", in->number);
+      add_part(s, in->keys, in->n_keys, passes, pass, &b);
+      br_buf_char(&b, ')');
+    } else if (s->pass_keys && !strncmp(at, BR_PASS_HERE, strlen(BR_PASS_HERE))) {
+      add_part(s, s->pass_keys, s->n_pass_keys, passes, pass, &b);
+      n = strlen(BR_PASS_HERE);
+    } else {
       br_buf_add(&b, at, n);
+    }
     at += n;
   }
   char *text = br_arena_strdup(arena, br_buf_cstr(&b));

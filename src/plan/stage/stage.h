@@ -131,6 +131,10 @@ typedef struct br_stage {
                          * enough_of, are all that is wanted: a task that starts when they are there may give none. Only where a
                          * task gives as many rows when it runs again */
   uint32_t enough_of;
+  /* Not NULL: rows are joined where they are made (fold.c), and these are their keys, over alias t at BR_PASS_HERE. BROADCAST inputs
+   * with `keys` are the join's other sides. */
+  const br_split_key *pass_keys;
+  size_t n_pass_keys;
   double rows, bytes;          /* estimates of the output; negative: unknown */
   const char *why;             /* why this exchange was chosen, or elided ones ("kept clustering hash(c0)") */
   const char *one_task_reason; /* not NULL: this stage runs as one task because … */
@@ -206,6 +210,7 @@ bool br_stage_numbers_rows(const br_stage *s);
 /* ---- passes.c: a task's work in k passes, each over the rows whose keys fall into one of k parts: for what does not fit into
  * memory at once. Another seed: within a partition all rows agree in hash(keys, BR_HASH_SEED) % n. */
 #define BR_HASH_SEED_SPLIT "11400714819323198485::UBIGINT"
+#define BR_PASS_HERE "/* pass */" /* a condition on the rows of a join in place */
 /* Are all inputs, but those that every task reads whole, HASH with a key that can be computed from what is stored? */
 bool br_stage_splittable(const br_stage *s);
 /* `sql` is the stage's, or one task's of it. In the arena. */
