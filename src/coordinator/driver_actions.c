@@ -100,6 +100,10 @@ static void run_task(br_driver *d, br_query *q, const br_action *a) {
   uint32_t passes = a->passes > q->least_passes ? a->passes : q->least_passes;
   pthread_mutex_lock(&q->lock);
   bool enough = br_task_not_needed(q, &a->attempt);
+  const br_stage_run *r = &q->runs[a->attempt.stage];
+  if (br_groups_decide(q, &a->attempt))
+    br_events_emit(d->events, "stage_adapted", "{s:I, s:I, s:I, s:s}", "query", (json_int_t)q->id, "stage",
+                   (json_int_t)a->attempt.stage, "tasks", (json_int_t)r->n_tasks, "what", r->adapted);
   Brant__Pb__Task *t = br_task_message(q, &a->attempt, table_version, &v, arena);
   if (!enough) br_task_in_passes(q, t, passes, arena);
   q->runs[a->attempt.stage].not_needed += enough;

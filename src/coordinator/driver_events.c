@@ -94,6 +94,7 @@ static void count_done(br_driver *d, br_query *q, const br_attempt_id *id, const
     t->bytes_out = s->bytes_out;
     t->wall_us = s->wall_us;
     r->done++;
+    br_groups_count(r, s);
     r->rows_in += s->rows_in;
     r->bytes_in += s->bytes_in;
     r->rows_out += s->rows_out;

@@ -108,14 +108,15 @@ static void print_again(br_query *q, br_buf *out) {
 static json_t *measured_json(const br_stage_run *r) {
   skew k = measure_skew(r);
   json_t *j = json_pack(
-      "{s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "tasks",
+      "{s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "tasks",
       (int)r->n_tasks, "rows_in", (json_int_t)(r->rows_in + (r->plan->split_scan >= 0 ? r->split_rows : 0)), "rows_out",
       (json_int_t)r->rows_out, "bytes_in", (json_int_t)r->bytes_in, "bytes_out", (json_int_t)r->bytes_out,
       "spilled_bytes", (json_int_t)r->spill_bytes, "cpu_seconds", (double)r->cpu_us * 1e-6, "wall_seconds",
       wall_seconds(r), "skew", k.ratio, "largest_task_us", (json_int_t)k.largest_us, "median_task_us",
       (json_int_t)k.median_us, "attempts", (json_int_t)r->started, "retries", (json_int_t)r->retries, "second_attempts",
       (json_int_t)r->seconds, "cancelled", (json_int_t)r->cancelled, "outputs_lost", (json_int_t)r->outputs_lost,
-      "made_again", (json_int_t)r->made_again, "not_needed", (json_int_t)r->not_needed);
+      "made_again", (json_int_t)r->made_again, "not_needed", (json_int_t)r->not_needed, "of_rows",
+      (json_int_t)r->tasks_of_rows);
   if (r->adapted) json_object_set_new(j, "adapted", json_string(r->adapted));
   return j;
 }

@@ -31,7 +31,8 @@ typedef enum br_again {
 /* What the attempts of a task told. Kept once a task: the largest part of a query's memory. */
 typedef struct br_task_run {
   bool done;
-  uint8_t why; /* br_again of the next attempt, as far as it is known */
+  bool of_rows; /* without the stage's partial step */
+  uint8_t why;  /* br_again of the next attempt, as far as it is known */
   uint64_t rows_out, bytes_out, wall_us;
 } br_task_run;
 
@@ -93,8 +94,10 @@ typedef struct br_stage_run {
   bool joins_in_place;    /* it took another stage in (adapt_join.c): fewer rows reach its filters than it reads */
   uint32_t started, done; /* started: attempts */
   uint32_t retries, seconds, cancelled, outputs_lost,
-      made_again;      /* attempts, and outputs that died while needed or not */
-  uint32_t not_needed; /* attempts that had nothing to read: a limit was full */
+      made_again;                /* attempts, and outputs that died while needed or not */
+  uint64_t grouped_rows, groups; /* of tasks with the stage's partial step: what that read and made */
+  uint32_t tasks_of_rows;        /* tasks without it */
+  uint32_t not_needed;           /* attempts that had nothing to read: a limit was full */
   uint64_t rows_in, bytes_in, rows_out, bytes_out, remote_bytes, cpu_us, spill_bytes, wall_us, peak_memory_bytes;
   uint64_t first_start_us, last_done_us; /* monotonic; 0: not yet */
 } br_stage_run;
@@ -192,6 +195,11 @@ bool br_query_join_in_place(br_query *q, uint32_t stage);
 bool br_query_may_join_in_place(const br_query *q, uint32_t stage);
 void br_query_say(br_stage_run *r, const char *fmt, ...) BR_PRINTF(2, 3); /* what was changed, for people */
 void br_query_set_tasks(br_query *q, br_stage_run *r, uint32_t n);        /* none of its tasks has started */
+
+/* ---- adapt_groups.c: partial steps that are left out */
+void br_groups_count(br_stage_run *r, const Brant__Pb__TaskStats *s); /* a task is done, for the first time */
+/* Before an attempt's message is made. True: it is the first of its stage that has none. */
+bool br_groups_decide(br_query *q, const br_attempt_id *id);
 
 /* ---- adapt.c again: can the stage's rows come out otherwise when they are made again? */
 bool br_query_by_chance(const br_query *q, uint32_t stage);

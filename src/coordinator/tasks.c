@@ -52,7 +52,9 @@ static char *task_text(const br_query *q, const br_stage_run *r, uint32_t task, 
 }
 
 char *br_task_sql(const br_query *q, uint32_t stage, uint32_t task, br_arena *arena) {
-  return task_text(q, &q->runs[stage], task, q->runs[stage].plan->sql, arena);
+  const br_stage_run *r = &q->runs[stage];
+  bool of_rows = task < r->n_tasks && r->tasks[task].of_rows;
+  return task_text(q, r, task, of_rows ? br_stage_of_rows(arena, r->plan) : r->plan->sql, arena);
 }
 
 /* ---- steps */
@@ -342,6 +344,7 @@ Brant__Pb__Task *br_task_message(br_query *q, const br_attempt_id *id, br_versio
     t->sql = br_task_sql(q, id->stage, id->task, arena);
     add_inputs(q, id, t, version, arg, arena);
     add_steps(q, &q->runs[id->stage], id->task, t, arena);
+    t->count_groups = q->adaptive && s->row_columns != NULL && !q->runs[id->stage].tasks[id->task].of_rows;
   }
   t->output = make_output(q, s, arena);
   if (id->stage + 1 == q->n_runs) t->sink = q->sink;

@@ -163,6 +163,8 @@ typedef struct br_run_sink {
 typedef struct br_run_stats {
   uint64_t wall_us, cpu_us, rows_out;
   uint64_t peak_memory_bytes, spill_bytes;
+  uint64_t grouped_rows,
+      groups; /* with count_groups: what the topmost grouping read and made; 0: the statement has none */
   char *profile_json;
 } br_run_stats;
 typedef struct br_run {
@@ -172,6 +174,7 @@ typedef struct br_run {
   const br_run_sink *sink;
   bool ordered;            /* sink gets rows in order, one thread */
   bool profile;            /* fill stats.profile_json (free it) */
+  bool count_groups;       /* fill stats.grouped_rows and groups */
   const char *scratch_dir; /* a directory for COPY's target names: nothing is ever written below it */
   bool keep_scratch;  /* what COPY makes in it (an empty directory) stays, for other runs with the same, also at once */
   br_run_stats stats; /* out */

@@ -181,6 +181,8 @@ void br_input_release(br_run_ctx *c);
 BR_MUST_USE br_status br_sink_register(br_engine *e, br_error *err);
 BR_MUST_USE br_status br_nodes_register(br_engine *e, br_error *err); /* nodes.c */
 BR_MUST_USE br_status br_sink_finish(br_run_ctx *c, bool success, br_error *err);
+/* Of the last statement, which was profiled. */
+void br_profile_groups(br_session *s, br_run_stats *stats);
 /* The last statement's profile as JSON, or NULL. */
 char *br_profile_json(br_session *s, br_run_stats *stats);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The profile of the statement just executed, as JSON: {"metrics": {name: text}, "children": [...]}, DuckDB's own metric names.
+ * And what its topmost grouping read and made.
  * Order: after the statement, before the next one. Threads: the session's user. Bounds: nesting of MAX_DEPTH.
  */
 #include "engine/internal.h"
@@ -62,6 +63,30 @@ static uint64_t metric(duckdb_profiling_info info, const char *name) {
   duckdb_free(text);
   duckdb_destroy_value(&v);
   return n;
+}
+
+static bool is_grouping(duckdb_profiling_info info) {
+  duckdb_value v = duckdb_profiling_info_get_value(info, "OPERATOR_TYPE");
+  if (!v) return false;
+  char *name = duckdb_get_varchar(v);
+  bool found = name && strstr(name, "GROUP_BY") != NULL;
+  duckdb_free(name);
+  duckdb_destroy_value(&v);
+  return found;
+}
+
+void br_profile_groups(br_session *s, br_run_stats *stats) {
+  duckdb_profiling_info at = duckdb_get_profiling_info(s->con);
+  for (int depth = 0; at && depth < MAX_DEPTH; depth++) {
+    bool found = is_grouping(at);
+    duckdb_profiling_info below =
+        duckdb_profiling_info_get_child_count(at) == 1 ? duckdb_profiling_info_get_child(at, 0) : NULL;
+    if (found && below) {
+      stats->groups = metric(at, "OPERATOR_CARDINALITY");
+      stats->grouped_rows = metric(below, "OPERATOR_CARDINALITY");
+    }
+    at = found ? NULL : below;
+  }
 }
 
 char *br_profile_json(br_session *s, br_run_stats *stats) {

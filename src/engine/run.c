@@ -102,15 +102,17 @@ static br_status execute(br_run_ctx *c, const char *target, br_error *err) {
   duckdb_pending_result pending = NULL;
   duckdb_result r;
   br_status status;
+  bool profiled = c->run->profile || c->run->count_groups;
   BR_TRY_GOTO(br_input_prepare(c, err));
   set_current(s, c);
-  if (c->run->profile) BR_TRY_GOTO(profiling(s, true, err));
+  if (profiled) BR_TRY_GOTO(profiling(s, true, err));
   BR_TRY_GOTO(start_copy(c, target, &ps, &pending, err));
   status = br_stmt_finish(s, &pending, &r, err);
   if (status == BR_OK) duckdb_destroy_result(&r);
-  if (c->run->profile) {
+  if (profiled) {
     br_error ignored;
-    c->run->stats.profile_json = br_profile_json(s, &c->run->stats);
+    if (c->run->count_groups) br_profile_groups(s, &c->run->stats);
+    if (c->run->profile) c->run->stats.profile_json = br_profile_json(s, &c->run->stats);
     (void)!profiling(s, false, &ignored);
   }
 done:

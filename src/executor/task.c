@@ -44,6 +44,7 @@ static br_status run_sql(br_etask *t, bool last, br_run_stats *stats, br_error *
                 .sink = &sink,
                 .ordered = t->pb->task->output->ordered,
                 .profile = t->pb->task->profile,
+                .count_groups = t->pb->task->count_groups,
                 .scratch_dir = scratch,
                 .keep_scratch = true};
   if (t->pb->task->sink) {
@@ -68,6 +69,7 @@ done:
 static void add_stats(br_run_stats *all, const br_run_stats *one) {
   all->wall_us += one->wall_us, all->cpu_us += one->cpu_us, all->rows_out += one->rows_out;
   all->spill_bytes += one->spill_bytes;
+  all->grouped_rows += one->grouped_rows, all->groups += one->groups;
   if (one->peak_memory_bytes > all->peak_memory_bytes) all->peak_memory_bytes = one->peak_memory_bytes;
   if (!one->profile_json) return;
   free(all->profile_json);
@@ -127,6 +129,7 @@ static void send_done(br_etask *t, const br_run_stats *run, const br_map_output 
   s.spill_bytes = run->spill_bytes + o->spilled_bytes;
   s.peak_memory_bytes = run->peak_memory_bytes;
   if (run->profile_json) s.profile_json = run->profile_json;
+  s.grouped_rows = run->grouped_rows, s.groups = run->groups;
   br_esteps_stats(t, &s);
   br_eranges_tell(&t->sink.ranges, &s);
   s.n_partition_log_bytes = s.n_partition_rows = partitions;

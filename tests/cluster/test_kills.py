@@ -166,6 +166,31 @@ def test_worker_is_killed_when_a_limit_is_full(box, lines, mode):
     box.assert_clean()
 
 
+def test_worker_is_killed_while_rows_pass_ungrouped(box, lines):
+    """Some tasks have grouped their rows, later ones don't; what the lost worker had of both is made again as it was."""
+    query = ("select count(*), sum(n), sum(s), max(m) from (select l_orderkey * 8 + l_linenumber as k, count(*) as n, sum(l_quantity) as s, "
+             f"max(length(md5(l_comment))) as m from {lines} group by k)")
+    want = duckdb.connect(config={"threads": 2}).execute(query).fetchall()
+    for mode in ("staged", "eager"):
+        with Live(box, workers=3, memory=512 << 20, settings={"split_bytes": 4 << 20}, mode=mode) as live:
+            q = live.session.submit(query)
+            assert live.wait("stage_adapted")["what"].startswith("rows move as they are")
+            victim = live.wait("task_done", stage=0)["worker"]
+            os.kill(live.worker_pid(victim), signal.SIGKILL)
+            try:
+                got, stats = compare.rows_of(q.table()), q.stats()
+            finally:
+                q.free()
+            assert [tuple(float(v) for v in t) for t in got] == [tuple(float(v) for v in t) for t in want]
+            assert stats.workers_lost == 1
+            again = {}
+            for e in live.of("task_done"):
+                if e["stage"] == 0:
+                    again.setdefault(e["task"], set()).add(e["rows"])
+            assert all(len(rows) == 1 for rows in again.values()), again
+            assert any(e["attempt"] > 1 for e in live.of("task_assigned") if e["stage"] == 0)
+
+
 def test_worker_is_killed_after_a_join_was_planned_again(box, big, lines):
     """A side that turned out small is read whole by the tasks that make the other one: what the lost worker had of it is made again."""
     query = (f"select l_shipmode, count(*), sum(l_quantity), max(l_comment) from {lines} l join "

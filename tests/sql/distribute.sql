@@ -98,6 +98,14 @@ select count_if(bo), count_if(bo) filter (where a > 1000) from t;
 select count_if(a > 3) from empty;
 select k, arg_min(b, a), arg_max(b, a), arg_min(d, a), arg_max(d, a) filter (where bo) from t group by k;
 select arg_min(a, d), arg_max(a, d), min_by(b, a), max_by(b, a) from t;
+-- each of which a row alone can give
+select k, count(*) filter (where bo), count(d) filter (where a > 50), sum(neg) filter (where bo), min(b) filter (where d is null), max(l), min(s),
+  avg(dec) filter (where a % 3 = 0), avg(d) filter (where not bo), bool_and(bo) filter (where a > 90), bit_xor(a) filter (where bo), max(e),
+  count_if(bo) filter (where a < 40), product(d) filter (where a < 20), arg_min(b, d) filter (where bo), arg_max(d, a) from t group by k;
+select k, fsum(d) filter (where bo), favg(d), regr_count(d, a) filter (where bo), regr_avgx(d, neg), regr_avgy(d, neg) filter (where a % 3 > 0),
+  skewness(d), kurtosis(a) filter (where not bo), kurtosis_pop(d), arg_min_null(d, a) filter (where bo), arg_max_null(b, d) from t group by k;
+select b, e, js, sum(a) filter (where b <> '/* end of groups */'), count(case when b = '/* groups: */' then a end) from t group by b, e, js;
+select a, k, count(*), sum(h), max(ts) from (select a, k, h, ts from t union all select a, k, null, ts from t2) group by a, k;
 select arg_min(a, b) from empty;
 -- hash: 2 stages, SINGLE 1
 select first(x) from onerow;

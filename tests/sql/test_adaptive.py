@@ -192,6 +192,76 @@ def test_sorted_rows_stay_sorted(data, duck, mode):
         assert compare.difference(compare.rows_of(table), compare.rows_of(duck.con.execute(sql).to_arrow_table()), ordered=True) is None
 
 
+# ---- partial steps that are left out
+
+UNIQUE = [  # each row has a key of its own
+    "SELECT k, count(*) AS n, sum(v) AS s FROM facts GROUP BY k",
+    "SELECT k, count(*) FILTER (WHERE v > 5), sum(v) FILTER (WHERE v % 2 = 0), avg(v), avg(k::DECIMAL(12, 2)) FILTER (WHERE v > 1), min(s), "
+    "max(s) FILTER (WHERE v > 90), arg_min(s, v), bool_or(v > 3), bit_xor(v), count_if(v > 3), any_value(s) FROM facts GROUP BY k",
+    "SELECT k, fsum(v), favg(v) FILTER (WHERE v > 3), regr_count(v, k), regr_avgx(nullif(v, 5), k), skewness(v), kurtosis_pop(v) FROM facts GROUP BY k",
+    "SELECT nullif(k % 59000, 7), s, count(v), max(v) FROM facts WHERE v < 90 GROUP BY ALL",
+    "SELECT DISTINCT k, s FROM facts",
+    "SELECT count(DISTINCT k), sum(v), avg(DISTINCT k) FROM facts",
+    "SELECT k // 50000 AS g, count(DISTINCT k), sum(v), count(*) FROM facts GROUP BY g",
+    "SELECT k, count(*), sum(v) FROM (SELECT k, v FROM facts UNION ALL SELECT k + 100000, v FROM facts) GROUP BY k",
+    "SELECT k FROM facts GROUP BY k HAVING sum(v) > 90 ORDER BY k LIMIT 20",
+]
+REPEATED = [
+    GROUPS,
+    "SELECT DISTINCT v FROM facts",
+    "SELECT k, v, count(*) FROM facts GROUP BY ROLLUP (k, v)",  # a row of it is several groups
+    "SELECT count(DISTINCT v), sum(k) FROM facts",
+    "SELECT k, var_pop(v), corr(v, k), min(v, 2) FROM facts GROUP BY k",  # what a row alone gives is not written
+    "SELECT k, count(*) FROM skewed GROUP BY k",  # half of the rows are one group
+]
+
+
+def of_rows(session, sql):
+    """Tasks that left their partial step out, of how many tasks of such stages."""
+    stages = [s["measured"] for s in json.loads(session.explain(sql, True, True))["stages"]]
+    said = [m for m in stages if "rows move as they are" in m.get("adapted", "")]
+    assert all((m["of_rows"] > 0) == (m in said) for m in stages)
+    return sum(m["of_rows"] for m in said), sum(m["tasks"] for m in said)
+
+
+@pytest.mark.parametrize("mode, numbers", [("staged", (1, 7, 64)), ("eager", (2, 64))])
+def test_rows_of_many_keys_are_grouped_once(data, duck, mode, numbers):
+    of_join = "SELECT f.k, y.w, count(*) FROM facts f JOIN (SELECT v, max(k) AS w FROM facts GROUP BY v) y ON f.v = y.v GROUP BY ALL"
+    with open_session(data, mode) as s:
+        for partitions in numbers:
+            s.run(f"SET partitions = {partitions}")
+            for i, sql in enumerate([*UNIQUE, of_join] if partitions == 64 else UNIQUE):
+                if i % len(numbers) == numbers.index(partitions) or sql == of_join:
+                    n, tasks = of_rows(s, sql)
+                    assert 0 < n < tasks, (sql, n, tasks)
+                check(s, duck, sql)
+        for sql in REPEATED:
+            assert of_rows(s, sql) == (0, 0), sql
+            check(s, duck, sql)
+
+
+def test_rows_are_grouped_first_where_nothing_is_adapted(data, duck):
+    with open_session(data, adaptive="false") as s:
+        for sql in UNIQUE:
+            assert of_rows(s, sql) == (0, 0), sql
+
+
+def test_keys_that_repeat_later_are_seen(data, duck, tmp_path):
+    """The first files have keys of their own, the others one key for all: one task in sixteen tells, so that the last ones group again."""
+    for i in range(80):
+        key = f"{i * 5000} + i" if i < 20 else "7"
+        duck.execute(f"COPY (SELECT {key} AS k, (hash(i) % 1000000007)::BIGINT AS v FROM range({i * 5000}, {i * 5000 + 5000}) t(i)) "
+                     f"TO '{tmp_path}/t-{i:02}.parquet'")
+    view = f"CREATE OR REPLACE VIEW later AS SELECT * FROM '{tmp_path}/t-*.parquet'"
+    duck.execute(view)
+    sql = "SELECT k, count(*), sum(v) FROM later GROUP BY k"
+    with open_session(data, split_bytes=1) as s:
+        s.run(view)
+        n, tasks = of_rows(s, sql)
+        assert tasks > 64 and 30 < n < tasks - 12, (n, tasks)  # all but 7 if nobody looked again
+        check(s, duck, sql)
+
+
 # ---- hash joins that become broadcast joins: by the estimates no side is below broadcast_bytes, one of them turns out to be
 
 IN_PLACE = {"broadcast_bytes": 20000, "partitions": 5}

@@ -21,11 +21,13 @@ typedef struct sr_run {
   char *why;        /* the first failure */
   uint32_t passes;  /* stages that can run in this many; 0, 1: none does */
   bool ranges_only; /* of run-time filters: not the keys themselves */
+  uint32_t of_rows; /* every how many-th task leaves its stage's partial step out; 0: none */
   size_t in_place;  /* hash joins that became broadcast joins */
 } sr_run;
 
 static size_t sr_split_tasks; /* how many ran in passes */
 static size_t sr_ranges;      /* how many conditions on ranges of filter keys there were */
+static size_t sr_of_rows;     /* how many tasks left their partial step out */
 static size_t sr_in_place;    /* hash joins that ran as broadcast joins */
 static size_t sr_blooms;      /* tasks that read a Bloom filter */
 
@@ -238,7 +240,10 @@ static inline const char *sr_range(sr_run *r, br_arena *arena, const br_stage_in
 
 static inline void sr_task_text(sr_run *r, const br_stage *s, uint32_t task, br_buf *b) {
   br_arena *arena = br_arena_new();
-  const char *sql = br_stage_task_sql(arena, s->sql, task, r->tasks[s->id]);
+  bool of_rows = s->row_columns && r->of_rows && (task + s->id) % r->of_rows == 0;
+  sr_of_rows += of_rows;
+  const char *sql = of_rows ? br_stage_of_rows(arena, s) : s->sql;
+  sql = br_stage_task_sql(arena, sql, task, r->tasks[s->id]);
   for (uint32_t i = 0; i < s->n_inputs; i++) {
     if (s->inputs[i].kind != BR_EX_FILTER) continue;
     sql = br_stage_with_range(arena, sql, i, sr_range(r, arena, &s->inputs[i]));
@@ -407,6 +412,7 @@ typedef struct sr_config {
   br_distribute_options o;
   uint32_t passes;
   bool ranges_only;
+  uint32_t of_rows;
 } sr_config;
 
 static const sr_config sr_configs[] = {
@@ -417,7 +423,8 @@ static const sr_config sr_configs[] = {
            .two_step_aggregate = true,
            .run_time_filters = true,
            .joins_in_place = true,
-           .bloom_filters = true}},
+           .bloom_filters = true},
+     .of_rows = 2},
     {.name = "broadcast",
      .o = {.partitions = 3, .broadcast_bytes = 1e18, .sort_one_task_rows = 1e18, .two_step_aggregate = true}},
     {.name = "one",
@@ -425,7 +432,8 @@ static const sr_config sr_configs[] = {
            .broadcast_bytes = 1000,
            .sort_one_task_rows = 0,
            .two_step_aggregate = true,
-           .run_time_filters = true}},
+           .run_time_filters = true},
+     .of_rows = 1},
     {.name = "whole",
      .o = {.partitions = 3, .broadcast_bytes = 0, .sort_one_task_rows = 1e18, .two_step_aggregate = false}},
     {.name = "passes",
@@ -513,6 +521,7 @@ static inline bool sr_check_in_place(duckdb_connection c, const sr_case *t, cons
               .s = s,
               .passes = cfg->passes,
               .ranges_only = cfg->ranges_only,
+              .of_rows = cfg->of_rows,
               .in_place = sr_join_in_place(s, backwards)};
   rt_rows got = {0};
   char *why = NULL;
@@ -536,7 +545,7 @@ static inline bool sr_check_config(duckdb_connection c, const sr_case *t, const 
   char *why = NULL, *shape = NULL;
   bool ok;
   if (br_distribute(plan, &cfg->o, &s, &err) != BR_OK) return sr_say(t, cfg, NULL, err.message);
-  sr_run r = {.c = c, .s = s, .passes = cfg->passes, .ranges_only = cfg->ranges_only};
+  sr_run r = {.c = c, .s = s, .passes = cfg->passes, .ranges_only = cfg->ranges_only, .of_rows = cfg->of_rows};
   shape = sr_shape(s);
   if (getenv("BRANT_SHAPES")) fprintf(stderr, "-- %s: %s\n", cfg->name, shape);
   if (getenv("BRANT_STAGES_ALL")) sr_print(s);

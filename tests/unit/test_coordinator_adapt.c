@@ -174,6 +174,11 @@ static void test_no_keys_no_tasks(void **state) {
   }
 }
 
+static uint32_t version(void *arg, uint32_t s) {
+  (void)arg;
+  return s;
+}
+
 static void test_no_rows_no_tasks(void **state) {
   static const struct {
     bool chance, other_has_rows, one_goes, both_go, none;
@@ -198,6 +203,84 @@ static void test_no_rows_no_tasks(void **state) {
     assert_int_equal(q->runs[3].n_tasks, q->runs[2].n_tasks); /* follows it */
     br_query_unref(q);
   }
+}
+
+/* Tasks of stage 0 that start after n of its 4 were done, of so many rows and groups each. */
+static uint32_t of_rows_after(br_query *q, uint32_t n, uint64_t rows, uint64_t groups) {
+  Brant__Pb__TaskStats s = BRANT__PB__TASK_STATS__INIT;
+  br_arena *a = br_arena_new();
+  uint32_t count = 0;
+  s.grouped_rows = rows;
+  s.groups = groups;
+  for (uint32_t t = 0; t < 4; t++) {
+    br_attempt_id id = {.query = 1, .stage = 0, .task = t, .attempt = 1};
+    bool told = br_groups_decide(q, &id);
+    Brant__Pb__Task *m = br_task_message(q, &id, version, NULL, a);
+    bool of_rows = strstr(m->sql, "SELECT c0, 1 FROM") != NULL;
+    assert_int_equal(strstr(m->sql, "GROUP BY") == NULL, of_rows);
+    assert_int_equal(m->count_groups, !of_rows);
+    assert_int_equal(told, of_rows && count == 0);
+    count += of_rows;
+    if (t < n) br_groups_count(&q->runs[0], &s);
+  }
+  assert_int_equal(q->runs[0].tasks_of_rows, count);
+  br_arena_free(a);
+  return count;
+}
+
+static br_query *query_of_groups(void) {
+  br_query *q = query(2, 1);
+  br_stage *st = q->stages->stages;
+  st[0].sql =
+      "SELECT " BR_GROUPS_BEGIN "c0, count(*)" BR_GROUPS_END " FROM zero" BR_GROUPS_BEGIN " GROUP BY c0" BR_GROUPS_END;
+  st[0].row_columns = "c0, 1";
+  return q;
+}
+
+static void test_rows_that_are_groups_of_their_own(void **state) {
+  static const struct {
+    uint64_t rows, groups;
+    uint32_t after, want;
+  } cases[] = {{5000, 3300, 1, 3}, {5000, 3299, 1, 0}, {2500, 2500, 2, 2},
+               {5000, 5000, 2, 3}, {5000, 1, 4, 0},    {0, 0, 4, 0}};
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    br_query *q = query_of_groups();
+    assert_int_equal(of_rows_after(q, cases[i].after, cases[i].rows, cases[i].groups), cases[i].want);
+    br_query_unref(q);
+  }
+  br_query *q = query_of_groups();
+  q->adaptive = false;
+  Brant__Pb__TaskStats s = BRANT__PB__TASK_STATS__INIT;
+  s.grouped_rows = s.groups = 100000;
+  br_groups_count(&q->runs[0], &s);
+  assert_false(br_groups_decide(q, &(br_attempt_id){.query = 1, .task = 1, .attempt = 1}));
+  assert_false(q->runs[0].tasks[1].of_rows);
+  br_query_unref(q);
+}
+
+/* Whatever is seen meanwhile: a task that runs again gives the same rows. */
+static void test_a_task_keeps_its_form(void **state) {
+  (void)state;
+  br_query *q = query_of_groups();
+  br_arena *a = br_arena_new();
+  br_attempt_id early = {.query = 1, .task = 1, .attempt = 1}, late = {.query = 1, .task = 2, .attempt = 1};
+  Brant__Pb__TaskStats s = BRANT__PB__TASK_STATS__INIT;
+  assert_false(br_groups_decide(q, &early));
+  s.grouped_rows = s.groups = 10000;
+  br_groups_count(&q->runs[0], &s);
+  assert_true(br_groups_decide(q, &late));
+  early.attempt = late.attempt = 2;
+  assert_false(br_groups_decide(q, &early));
+  s.grouped_rows = 1000000;
+  s.groups = 1;
+  br_groups_count(&q->runs[0], &s);
+  assert_false(br_groups_decide(q, &late));
+  assert_non_null(strstr(br_task_message(q, &early, version, NULL, a)->sql, "GROUP BY"));
+  assert_null(strstr(br_task_message(q, &late, version, NULL, a)->sql, "GROUP BY"));
+  assert_string_equal(q->runs[0].adapted, "rows move as they are: 10000 rows were 10000 groups");
+  br_arena_free(a);
+  br_query_unref(q);
 }
 
 static bool pays(uint64_t keys, uint64_t of, uint64_t bytes, uint32_t key_bytes, uint64_t rows) {
@@ -225,11 +308,6 @@ static void test_filters_that_pay(void **state) {
   assert_false(pays(1001, 5000, 32000, 8, 40000));
   assert_false(pays(1000, 1000, 8000, 8, 63999)); /* all rows of a table: most of the others find a partner */
   assert_true(pays(1000, 1000, 8000, 8, 64000));
-}
-
-static uint32_t version(void *arg, uint32_t s) {
-  (void)arg;
-  return s;
 }
 
 static void test_what_a_task_reads(void **state) {
@@ -463,6 +541,8 @@ int main(void) {
       cmocka_unit_test(test_the_number_stays_where_it_was_asked_for),
       cmocka_unit_test(test_no_keys_no_tasks),
       cmocka_unit_test(test_no_rows_no_tasks),
+      cmocka_unit_test(test_rows_that_are_groups_of_their_own),
+      cmocka_unit_test(test_a_task_keeps_its_form),
       cmocka_unit_test(test_filters_that_pay),
       cmocka_unit_test(test_what_a_task_reads),
       cmocka_unit_test(test_a_large_partition_is_split),

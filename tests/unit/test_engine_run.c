@@ -169,6 +169,45 @@ static collect *run_generated(fixture *f, generator *g, const char *sql, bool or
   return c;
 }
 
+/* What the topmost grouping reads and makes, whatever lies below it. */
+static void groups_are_counted(void **state) {
+  static const struct {
+    const char *sql;
+    uint64_t rows, groups;
+  } cases[] = {
+      {"SELECT g AS c0, count(*) AS c1 FROM (SELECT t.*, c1 AS g FROM input(0) t WHERE c0 < 5000) t GROUP BY g", 5000,
+       1000},
+      {"SELECT DISTINCT * FROM input(0)", 20000, 20000},
+      {"SELECT x.c0 + 1 AS c0, x.c1 AS c1 FROM (SELECT c1 AS c0, sum(n) AS c1 FROM (SELECT c1, c0 % 7 AS m, count(*) "
+       "AS n FROM input(0) "
+       "GROUP BY ALL) GROUP BY 1) x",
+       7000, 1000},
+      {"SELECT c0, c1 FROM input(0)", 0, 0},
+      {"SELECT c1 AS c0, count(*) AS c1 FROM input(0) WHERE c0 < 0 GROUP BY c1", 0, 0},
+  };
+  fixture *f = *state;
+  generator g = {.batches = 2, .rows = 10000};
+  OK(br_session_schema(f->session, (const char *const[]){"BIGINT", "BIGINT"}, NULL, 2, &g.schema, &err));
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    collect *c = collect_new();
+    br_run_sink sink = collect_sink(c);
+    br_run_input in = {.schema = g.schema, .next = generate, .arg = &g, .rows = 20000, .rows_known = true};
+    br_run run = {.sql = cases[i].sql,
+                  .inputs = &in,
+                  .n_inputs = 1,
+                  .sink = &sink,
+                  .scratch_dir = f->scratch,
+                  .count_groups = true};
+    g.next = 0;
+    OK(br_session_run(f->session, &run, &err));
+    assert_null(run.stats.profile_json);
+    assert_int_equal(run.stats.grouped_rows, cases[i].rows);
+    assert_int_equal(run.stats.groups, cases[i].groups);
+    collect_free(c);
+  }
+  br_schema_unref(g.schema);
+}
+
 static void parallel(void **state) {
   fixture *f = *state;
   generator g = {.batches = 77, .rows = 65536};
@@ -381,9 +420,14 @@ static void planned_once(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(projections),    cmocka_unit_test(parallel),
-                                     cmocka_unit_test(ordered),        cmocka_unit_test(empties),
-                                     cmocka_unit_test(several_inputs), cmocka_unit_test(read_once),
-                                     cmocka_unit_test(planned_once),   cmocka_unit_test(build_side_is_the_smaller)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(projections),
+                                     cmocka_unit_test(groups_are_counted),
+                                     cmocka_unit_test(parallel),
+                                     cmocka_unit_test(ordered),
+                                     cmocka_unit_test(empties),
+                                     cmocka_unit_test(several_inputs),
+                                     cmocka_unit_test(read_once),
+                                     cmocka_unit_test(planned_once),
+                                     cmocka_unit_test(build_side_is_the_smaller)};
   return cmocka_run_group_tests(tests, fixture_open, fixture_close);
 }

@@ -153,7 +153,7 @@ static void queries(void **state) {
   assert_int_equal(failed, 0);
   if (only || other) return;
   assert_true(count >= 150 && shapes >= 30);
-  assert_true(sr_split_tasks >= 100 && sr_ranges >= 100 && sr_in_place >= 100 && sr_blooms >= 100);
+  assert_true(sr_split_tasks >= 100 && sr_ranges >= 100 && sr_in_place >= 100 && sr_blooms >= 100 && sr_of_rows >= 300);
 }
 
 /* ---- single plans */

@@ -105,6 +105,8 @@ typedef struct two_step {
   json_t **types;
   const char **finals; /* [n_calls] */
   br_buf columns;      /* "sum(t.c1) AS c2, …" after the groups and the set id */
+  br_buf row_columns;  /* the same of one row alone */
+  bool of_rows;        /* that could be written */
 } two_step;
 
 static br_status partial_columns(br_dist *d, const agg *a, const br_drel *child, two_step *s, br_error *err) {
@@ -112,6 +114,7 @@ static br_status partial_columns(br_dist *d, const agg *a, const br_drel *child,
   size_t at = a->n_groups + (a->grouping_sets ? 1 : 0);
   s->types = br_arena_alloc(d->arena, (at + BR_SPLIT_MOST * a->n_calls + 1) * sizeof *s->types);
   s->finals = br_arena_alloc(d->arena, (a->n_calls + 1) * sizeof *s->finals);
+  s->of_rows = a->n_groups > 0 && !a->grouping_sets;
   for (size_t g = 0; g < a->n_groups; g++) s->types[g] = a->n->types[g];
   if (a->grouping_sets) s->types[a->n_groups] = br_type_plain("BIGINT");
   for (size_t i = 0; i < a->n_calls; i++) {
@@ -122,6 +125,8 @@ static br_status partial_columns(br_dist *d, const agg *a, const br_drel *child,
     for (size_t p = 0; p < split.n; p++, at++) {
       s->types[at] = split.types[p];
       br_buf_printf(&s->columns, "%s%s AS c%zu", at ? ", " : "", split.partial[p], at);
+      if (split.rows[p]) br_buf_printf(&s->row_columns, ", %s AS c%zu", split.rows[p], at);
+      s->of_rows = s->of_rows && split.rows[p];
     }
   }
   s->n_columns = at;
@@ -155,21 +160,29 @@ static void group_by(const agg *a, br_buf *b) {
   br_buf_char(b, ')');
 }
 
-/* SELECT g0 AS c0, …, GROUPING(g0, …) AS cN, <partials> FROM (SELECT t.*, <groups> FROM (child) t) t GROUP BY … */
+/* g0 AS c0, …, GROUPING(g0, …) AS cN, <partials> */
+static const char *partial_list(br_dist *d, const agg *a, two_step *s, bool of_rows) {
+  br_buf b = {0};
+  for (size_t g = 0; g < a->n_groups; g++) br_buf_printf(&b, "%sg%zu AS c%zu", g ? ", " : "", g, g);
+  if (a->grouping_sets) {
+    br_buf_str(&b, ", GROUPING(");
+    group_list(a, NULL, &b);
+    br_buf_printf(&b, ") AS c%zu", a->n_groups);
+  }
+  br_buf_str(&b, br_buf_cstr(of_rows ? &s->row_columns : &s->columns));
+  const char *text = br_arena_strdup(d->arena, br_buf_cstr(&b));
+  br_buf_free(&b);
+  return text;
+}
+
+/* SELECT <list> FROM (SELECT t.*, <groups> FROM (child) t) t GROUP BY …; what makes groups of rows is marked. */
 static br_status partial_step(br_dist *d, const agg *a, br_drel *r, two_step *s, br_error *err) {
   br_status status = BR_OK;
   br_rel over = br_branch_rel(r, 0);
   br_buf before = {0}, after = {0};
   BR_TRY_GOTO(partial_columns(d, a, r, s, err));
-  br_buf_str(&before, "SELECT ");
-  for (size_t g = 0; g < a->n_groups; g++) br_buf_printf(&before, "%sg%zu AS c%zu", g ? ", " : "", g, g);
-  if (a->grouping_sets) {
-    br_buf_str(&before, ", GROUPING(");
-    group_list(a, NULL, &before);
-    br_buf_printf(&before, ") AS c%zu", a->n_groups);
-  }
-  br_buf_str(&before, br_buf_cstr(&s->columns));
-  br_buf_str(&before, " FROM ");
+  const char *begin = s->of_rows ? BR_GROUPS_BEGIN : "", *end = s->of_rows ? BR_GROUPS_END : "";
+  br_buf_printf(&before, "SELECT %s%s%s FROM ", begin, partial_list(d, a, s, false), end);
   if (a->n_groups) {
     br_buf_str(&before, "(SELECT t.*");
     for (size_t g = 0; g < a->n_groups; g++) {
@@ -178,13 +191,15 @@ static br_status partial_step(br_dist *d, const agg *a, br_drel *r, two_step *s,
       br_buf_printf(&before, " AS g%zu", g);
     }
     br_buf_str(&before, " FROM ");
-    br_buf_str(&after, ") t");
+    br_buf_printf(&after, ") t%s", begin);
     group_by(a, &after);
+    br_buf_str(&after, end);
   }
   double rows = r->rows >= 0 && a->n->rows >= 0 && a->n->rows < r->rows ? a->n->rows : r->rows;
   const br_branch *rows_of = r->branches;
   br_wrap_text(d, r, br_arena_strdup(d->arena, br_buf_cstr(&before)), br_arena_strdup(d->arena, br_buf_cstr(&after)));
   for (size_t i = 0; i < r->n_branches; i++) br_keep_sides(r->branches[i].open, rows_of[i].sql, r->branches[i].sql);
+  if (s->of_rows) br_may_leave_out(r, partial_list(d, a, s, true));
   r->n_columns = s->n_columns;
   r->types = s->types;
   r->needed = NULL;
@@ -286,7 +301,7 @@ static br_status in_two_steps(br_dist *d, const agg *a, br_drel *r, br_error *er
   BR_TRY_GOTO(final_step(d, a, &s, r, err));
 done:
   br_buf_free(&s.columns);
-
+  br_buf_free(&s.row_columns);
   return status;
 }
 

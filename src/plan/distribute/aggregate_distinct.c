@@ -32,6 +32,8 @@ typedef struct reduction {
   const char **merges; /* [n_columns] "sum(t.c3)", NULL for keys */
   size_t *first;       /* [n_calls] a plain aggregate's first column */
   const char **finals; /* [n_calls] over the rows that the last step reads; NULL: `plain` as it is */
+  br_buf row_columns;  /* of the partial results, for one row alone */
+  bool of_rows;        /* that could be written, and the rows move */
   br_rel child;        /* what the calls' own arguments refer to */
   json_t **plain;      /* [n_calls] the call over the reduced rows, without DISTINCT; NULL: not a DISTINCT one */
 } reduction;
@@ -138,6 +140,7 @@ static br_status describe(br_dist *d, const br_node *n, const br_drel *child, re
                           br_error *err) {
   lists_of(d, n, child, r);
   describe_keys(d, r);
+  r->of_rows = !of_sets(r);
   size_t at = r->n_keys;
   for (size_t i = 0; i < r->n_calls; i++) {
     br_split_agg split;
@@ -149,6 +152,8 @@ static br_status describe(br_dist *d, const br_node *n, const br_drel *child, re
       r->types[at] = split.types[p];
       r->merges[at] = br_arena_printf(d->arena, "%s(t.c%zu)", split.merge[p], at);
       br_buf_printf(partials, ", %s AS c%zu", split.partial[p], at);
+      if (split.rows[p]) br_buf_printf(&r->row_columns, ", %s AS c%zu", split.rows[p], at);
+      r->of_rows = r->of_rows && split.rows[p];
     }
   }
   r->n_columns = at;
@@ -190,26 +195,30 @@ static void group_by(const reduction *r, br_buf *b) {
 }
 
 /* SELECT g0 AS c0, …, gN AS cN, <partials> FROM (SELECT t.*, <groups and x> FROM (child) t) t GROUP BY g0, … */
-static br_status one_row_a_value(br_dist *d, const reduction *r, br_drel *out, const char *partials, br_error *err) {
+static br_status one_row_a_value(br_dist *d, reduction *r, br_drel *out, const char *partials, br_error *err) {
   br_status status = BR_OK;
   br_rel over = br_branch_rel(out, 0);
-  br_buf before = {0}, after = {0}, names = {0};
+  br_buf before = {0}, after = {0}, names = {0}, keys = {0};
   size_t n = r->n_groups + r->n_arguments;
-  br_buf_str(&before, "SELECT ");
+  const char *begin = r->of_rows ? BR_GROUPS_BEGIN : "", *end = r->of_rows ? BR_GROUPS_END : "";
   for (size_t g = 0; g < n; g++) {
-    br_buf_printf(&before, "%sg%zu AS c%zu", g ? ", " : "", g, g);
+    br_buf_printf(&keys, "%sg%zu AS c%zu", g ? ", " : "", g, g);
     br_buf_printf(&names, "%sg%zu", g ? ", " : "", g);
   }
-  if (of_sets(r)) br_buf_printf(&before, ", GROUPING(%s) AS c%zu", br_buf_cstr(&names), n);
-  br_buf_printf(&before, "%s FROM (SELECT t.*", partials);
+  if (of_sets(r)) br_buf_printf(&keys, ", GROUPING(%s) AS c%zu", br_buf_cstr(&names), n);
+  br_buf_printf(&before, "SELECT %s%s%s%s FROM (SELECT t.*", begin, br_buf_cstr(&keys), partials, end);
   BR_TRY_GOTO(key_texts(d, r, &over, &before, err));
   br_buf_str(&before, " FROM ");
-  br_buf_str(&after, ") t");
+  br_buf_printf(&after, ") t%s", begin);
   group_by(r, &after);
+  br_buf_str(&after, end);
   br_wrap_text(d, out, br_arena_strdup(d->arena, br_buf_cstr(&before)), br_arena_strdup(d->arena, br_buf_cstr(&after)));
+  if (r->of_rows)
+    br_may_leave_out(out, br_arena_printf(d->arena, "%s%s", br_buf_cstr(&keys), br_buf_cstr(&r->row_columns)));
   columns_are(d, out, r->types, r->n_columns, out->rows);
   br_label_all(d, out, "distinct values with partial aggregate");
 done:
+  br_buf_free(&keys);
   br_buf_free(&before);
   br_buf_free(&after);
   br_buf_free(&names);
@@ -311,6 +320,7 @@ br_status br_aggregate_distinct(br_dist *d, const br_node *n, br_drel *out, br_e
   bool here = false;
   BR_TRY_GOTO(describe(d, n, out, &r, &partials, err));
   BR_TRY_GOTO(together(d, &r, out, &here, err));
+  r.of_rows = r.of_rows && !here;
   if (here) br_open_why(d, out->branches[0].open, "kept clustering %s", br_clustering_text(d, out));
   BR_TRY_GOTO(one_row_a_value(d, &r, out, br_buf_cstr(&partials), err));
   size_t n_keys = r.n_groups ? r.n_groups : r.n_keys;
@@ -335,5 +345,6 @@ br_status br_aggregate_distinct(br_dist *d, const br_node *n, br_drel *out, br_e
   }
 done:
   br_buf_free(&partials);
+  br_buf_free(&r.row_columns);
   return status;
 }

@@ -200,10 +200,41 @@ static const char *filtered(br_dist *d, const call_text *c, const char *call, co
   return call;
 }
 
-static void add_partial(br_split_agg *out, const char *text, json_t *type, const char *merge) {
+/* What `value` is for a row that FILTER passes, or else: as `type`, which the partial result has. */
+static const char *of_row(br_dist *d, const call_text *c, const char *value, const char *otherwise,
+                          const json_t *type) {
+  br_buf b = {0};
+  br_error ignored;
+  const char *text = NULL;
+  if (br_emit_type(type, &b, &ignored) == BR_OK) {
+    if (c->condition)
+      text = br_arena_printf(d->arena, "CAST(CASE WHEN %s THEN %s ELSE %s END AS %s)", c->condition, value, otherwise,
+                             br_buf_cstr(&b));
+    else
+      text = br_arena_printf(d->arena, "CAST(%s AS %s)", value, br_buf_cstr(&b));
+  }
+  br_buf_free(&b);
+  return text;
+}
+
+/* `row`: the value for one row. */
+static void add_partial(br_split_agg *out, const char *text, const char *row, json_t *type, const char *merge) {
   out->partial[out->n] = text;
+  out->rows[out->n] = row;
   out->merge[out->n] = merge;
   out->types[out->n++] = type;
+}
+
+/* 1 for a row that count(x), or the count of pairs (x, y), counts. */
+static const char *counted(br_dist *d, const call_text *c, const char *x, const char *y, const json_t *type) {
+  const char *none = y ? br_arena_printf(d->arena, "%s IS NULL OR %s IS NULL", x, y) : NULL;
+  if (x && !y) none = br_arena_printf(d->arena, "%s IS NULL", x);
+  return of_row(d, c, none ? br_arena_printf(d->arena, "CASE WHEN %s THEN 0 ELSE 1 END", none) : "1", "0", type);
+}
+
+static const char *same_of_row(br_dist *d, const call_text *c, const split_rule *r, const char *x, const json_t *type) {
+  bool counts = !strcmp(r->partial, "count_if");
+  return of_row(d, c, counts ? br_arena_printf(d->arena, "CASE WHEN %s THEN 1 ELSE 0 END", x) : x, "NULL", type);
 }
 
 static br_status final_text(br_dist *d, const json_t *a, const char *text, br_split_agg *out, br_error *err) {
@@ -299,12 +330,15 @@ static const char *moments_text(br_dist *d, const split_rule *r, const call_text
 /* count(x), sum(x), sum(x^2) …, as skewness (to the third) and kurtosis keep them. */
 static void add_powers(br_dist *d, const split_rule *r, const call_text *c, br_split_agg *out) {
   size_t n = !strcmp(r->name, "skewness") ? 4 : 5;
-  for (size_t i = 0; i < n; i++) {
-    const char *call = i > 1 ? br_arena_printf(d->arena, "sum(pow(%s, %zu))", c->arguments[0], i)
-                             : br_arena_printf(d->arena, "%s(%s)", i ? "sum" : "count", c->arguments[0]);
-    add_partial(out, filtered(d, c, call, NULL),
-                i ? br_own_type(d, json_pack("{s:s, s:n}", "id", "DOUBLE", "type_info")) : br_type_plain("BIGINT"),
-                "sum");
+  const char *x = c->arguments[0];
+  json_t *bigint = br_type_plain("BIGINT"),
+         *real = br_own_type(d, json_pack("{s:s, s:n}", "id", "DOUBLE", "type_info"));
+  add_partial(out, filtered(d, c, br_arena_printf(d->arena, "count(%s)", x), NULL), counted(d, c, x, NULL, bigint),
+              bigint, "sum");
+  for (size_t i = 1; i < n; i++) {
+    const char *power = i > 1 ? br_arena_printf(d->arena, "pow(%s, %zu)", x, i) : x;
+    add_partial(out, filtered(d, c, br_arena_printf(d->arena, "sum(%s)", power), NULL),
+                of_row(d, c, power, "NULL", real), real, "sum");
   }
 }
 
@@ -314,17 +348,34 @@ static const char *add_means(br_dist *d, const json_t *a, const split_rule *r, c
   br_arena *m = d->arena;
   const char *x = c->arguments[0], *y = c->arguments[1], *count = br_arena_printf(m, "count(%s)", x);
   const char *other = NULL, *sum = r->partial && r->how == HOW_AVG ? r->partial : "sum";
-  json_t *type = sum_type(d, br_expr_type(br_j_at(a, "children", 0)));
+  json_t *type = sum_type(d, br_expr_type(br_j_at(a, "children", 0))), *bigint = br_type_plain("BIGINT");
+  const char *one = counted(d, c, x, y, bigint);
   if (r->how == HOW_MEAN_OF_PAIRS) {
     bool second = !strcmp(r->partial, "x");
     count = br_arena_printf(m, "regr_count(%s, %s)", x, y);
     other = br_arena_printf(m, "%s IS NOT NULL", second ? x : y);
     x = second ? y : x;
   }
-  add_partial(out, filtered(d, c, br_arena_printf(m, "%s(%s)", sum, x), other), type, sum);
-  add_partial(out, filtered(d, c, count, NULL), br_type_plain("BIGINT"), "sum");
+  const char *row = other ? br_arena_printf(m, "CASE WHEN %s THEN %s END", other, x) : x;
+  add_partial(out, filtered(d, c, br_arena_printf(m, "%s(%s)", sum, x), other), of_row(d, c, row, "NULL", type), type,
+              sum);
+  add_partial(out, filtered(d, c, count, NULL), one, bigint, "sum");
   return br_arena_printf(m, "CAST(%s(t.c%zu) AS DOUBLE) / nullif(CAST(sum(t.c%zu) AS DOUBLE), 0)", sum, first,
                          first + 1);
+}
+
+/* arg_min(x, y): of rows whose x is NULL only arg_min_null knows. */
+static const char *add_arg(br_dist *d, const json_t *a, const split_rule *r, const call_text *c, const char *call,
+                           size_t first, br_split_agg *out) {
+  br_arena *m = d->arena;
+  const char *x = c->arguments[0], *y = c->arguments[1];
+  json_t *type = br_expr_type(a), *by = br_expr_type(br_j_at(a, "children", 1));
+  const char *there = strstr(r->partial, "_null") ? NULL : br_arena_printf(m, "%s IS NOT NULL", x);
+  const char *row = there ? br_arena_printf(m, "CASE WHEN %s THEN %s END", there, y) : y;
+  add_partial(out, filtered(d, c, call, NULL), of_row(d, c, x, "NULL", type), type, NULL);
+  add_partial(out, filtered(d, c, br_arena_printf(m, "%s(%s)", r->merge, y), there), of_row(d, c, row, "NULL", by), by,
+              NULL);
+  return br_arena_printf(m, "%s(t.c%zu, t.c%zu)", r->partial, first, first + 1);
 }
 
 /* The partial columns, and the text that merges them. */
@@ -333,37 +384,31 @@ static const char *add_columns(br_dist *d, const json_t *a, const split_rule *r,
   br_arena *m = d->arena;
   const char *x = c->arguments[0] ? c->arguments[0] : "*", *y = c->arguments[1];
   const char *call = r->partial ? br_arena_printf(m, y ? "%s(%s, %s)" : "%s(%s)", r->partial, x, y) : NULL;
-  json_t *type = br_expr_type(a);
+  json_t *type = br_expr_type(a), *bigint = br_type_plain("BIGINT");
   switch (r->how) {
     case HOW_COUNT:
-      add_partial(out, filtered(d, c, call, NULL), type, "sum");
+      add_partial(out, filtered(d, c, call, NULL), counted(d, c, c->arguments[0], y, type), type, "sum");
       return br_arena_printf(m, "coalesce(sum(t.c%zu), 0)", first);
     case HOW_SAME:
-      add_partial(out, filtered(d, c, call, NULL), type, r->merge);
+      add_partial(out, filtered(d, c, call, NULL), same_of_row(d, c, r, x, type), type, r->merge);
       return br_arena_printf(m, "%s(t.c%zu)", r->merge, first);
     case HOW_AVG:
     case HOW_MEAN_OF_PAIRS: return add_means(d, a, r, c, first, out);
     case HOW_FIRST:
-      add_partial(out, filtered(d, c, call, NULL), type, NULL);
-      add_partial(out, filtered(d, c, "count(*)", NULL), br_type_plain("BIGINT"), NULL);
+      add_partial(out, filtered(d, c, call, NULL), of_row(d, c, x, "NULL", type), type, NULL);
+      add_partial(out, filtered(d, c, "count(*)", NULL), counted(d, c, NULL, NULL, bigint), bigint, NULL);
       return br_arena_printf(m, "%s(t.c%zu) FILTER (WHERE t.c%zu > 0)", r->merge, first, first + 1);
     case HOW_N:
-      add_partial(out, filtered(d, c, call, NULL), type, NULL);
+      add_partial(out, filtered(d, c, call, NULL), NULL, type, NULL);
       return br_arena_printf(m, "list_slice(%s(flatten(list(t.c%zu) FILTER (WHERE t.c%zu IS NOT NULL))), 1, %s)",
                              r->merge, first, first, y);
     case HOW_MOMENTS:
-      add_partial(out, moments_text(d, r, c), moments_type(d), "__merge_moments");
+      add_partial(out, moments_text(d, r, c), NULL, moments_type(d), "__merge_moments");
       return expanded(d, r, first);
     case HOW_POWERS: add_powers(d, r, c, out); return expanded(d, r, first);
     case HOW_ARG:
-    default: break;
+    default: return add_arg(d, a, r, c, call, first, out);
   }
-  bool null_counts = strstr(r->partial, "_null") != NULL;
-  const char *there = null_counts ? NULL : br_arena_printf(m, "%s IS NOT NULL", x);
-  add_partial(out, filtered(d, c, call, NULL), type, NULL);
-  add_partial(out, filtered(d, c, br_arena_printf(m, "%s(%s)", r->merge, y), there),
-              br_expr_type(br_j_at(a, "children", 1)), NULL);
-  return br_arena_printf(m, "%s(t.c%zu, t.c%zu)", r->partial, first, first + 1);
 }
 
 br_status br_split_aggregate(br_dist *d, const json_t *a, const br_rel *over, size_t first, br_split_agg *out,

@@ -115,6 +115,14 @@ void br_keep_sides(br_open *o, const char *before, const char *after) {
   if (o->sides_of == before) o->sides_of = after;
 }
 
+void br_may_leave_out(br_drel *r, const char *row_columns) {
+  for (size_t i = 0; i < r->n_branches; i++) {
+    if (br_count_text(r->branches[i].sql, BR_GROUPS_BEGIN) > 2) continue; /* another step's marks: both stay */
+    r->branches[i].open->row_columns = row_columns;
+    r->branches[i].open->rows_sql = r->branches[i].sql;
+  }
+}
+
 /* Whoever reads the stage task by task, or in order, may rely on what is together. */
 static void forget_sides(br_open *o, const br_drel *r, size_t branch, const br_closing *c) {
   if (o->sides_of == r->branches[branch].sql && c->output != BR_EX_FORWARD && !r->ordered) return;
@@ -435,6 +443,10 @@ br_status br_close(br_dist *d, const br_drel *r, size_t branch, const br_closing
   s.n_scans = o->n_scans;
   s.steps = o->steps;
   s.n_steps = o->n_steps;
+  if (o->row_columns && o->rows_sql == r->branches[branch].sql && c->output == BR_EX_HASH)
+    s.row_columns = o->row_columns;
+  else if (o->row_columns)
+    s.sql = br_stage_without_groups(d->arena, s.sql);
   for (size_t i = 0; i < s.n_steps; i++) s.steps[i].number = (uint32_t)(s.n_inputs + i);
   s.split_scan = o->rule == BR_RULE_SPLITS ? o->split_scan : -1;
   s.rule = task_rule(o->rule);

@@ -39,6 +39,8 @@ typedef struct br_open {
   uint32_t batch_rows;  /* into_batches() */
   uint64_t enough_rows; /* as in br_stage: its rows only go to a limit */
   uint32_t enough_of;
+  const char *row_columns; /* as in br_stage: of the partial step that is its last one */
+  const char *rows_sql;    /* the text that this holds for; in any other one the step is not the last */
   /* All rows come from one HASH input: the values of its hash key k are column key_at[k] of that producer's output (-1: not
    * stored). What happens in this stage can only take values away. */
   uint32_t key_producer;
@@ -147,6 +149,8 @@ void br_open_why(br_dist *d, br_open *o, const char *fmt, ...) BR_PRINTF(3, 4);
 br_open *br_open_merge(br_dist *d, const br_open *a, const br_open *b);
 /* The text becomes another one of which parts of a side's rows give parts of the result, still. */
 void br_keep_sides(br_open *o, const char *before, const char *after);
+/* The text that r has now ends in a partial step with marks (stage/groups.c), two at most. */
+void br_may_leave_out(br_drel *r, const char *row_columns);
 void br_one_task(br_drel *r, const char *reason); /* a NONE relation becomes a one-task one */
 bool br_is_one(const br_drel *r);                 /* one branch, rule ONE or NONE */
 bool br_is_constant(const br_drel *r);            /* one branch, rule NONE */
@@ -374,6 +378,8 @@ BR_MUST_USE br_status br_dist_calls(br_dist *d, const br_node *n, br_drel *out, 
 enum { BR_SPLIT_MOST = 5 };
 typedef struct br_split_agg {
   const char *partial[BR_SPLIT_MOST];
+  const char *rows
+      [BR_SPLIT_MOST]; /* what the partial results of one row alone are, over the same alias; NULL: can't be written */
   json_t *types[BR_SPLIT_MOST];
   const char *merge[BR_SPLIT_MOST]; /* aggregate function that makes one value of several; NULL: not column by column */
   size_t n;

@@ -19,6 +19,16 @@ static br_status keys_of(br_dist *d, const br_drel *r, const json_t *exprs, br_h
   return BR_OK;
 }
 
+/* Whole rows: what makes one of equal ones is marked, for tasks that have next to no equal ones. */
+static void mark_distinct(br_dist *d, const br_node *n, const br_drel *child, br_drel *out) {
+  if (!br_j_is(n->json, "distinct_type", "DISTINCT") || br_j_count(n->json, "distinct_targets") != child->n_columns)
+    return;
+  for (size_t i = 0; i < out->n_branches; i++)
+    out->branches[i].sql = br_arena_printf(d->arena, "SELECT " BR_GROUPS_BEGIN "DISTINCT " BR_GROUPS_END "* FROM %s t",
+                                           br_block(d, child->branches[i].sql));
+  br_may_leave_out(out, "");
+}
+
 static void keep_clustering(br_drel *out, const br_drel *from) {
   out->keys = from->keys;
   out->n_keys = from->n_keys;
@@ -38,6 +48,7 @@ br_status br_dist_distinct(br_dist *d, const br_node *n, br_drel *out, br_error 
     if (!ordered && d->o->two_step_aggregate) {
       br_drel child = *out;
       BR_TRY(br_emit_over(d, n, out, err));
+      mark_distinct(d, n, &child, out);
       keep_clustering(out, &child);
       out->needed = child.needed; /* the second step needs what the first did */
       br_label_all(d, out, "local distinct");

@@ -104,7 +104,7 @@ static bool only_reader(const br_stages *s, uint32_t producer, uint32_t *reader,
 bool br_stage_may_join_in_place(const br_stages *s, uint32_t producer, uint32_t *reader, uint32_t *input) {
   const br_stage *p = &s->stages[producer];
   bool joins = false;
-  if (p->output != BR_EX_HASH || p->rule == BR_TASKS_ONE || !plain(p)) return false;
+  if (p->output != BR_EX_HASH || p->rule == BR_TASKS_ONE || p->row_columns || !plain(p)) return false;
   if (!only_reader(s, producer, reader, input)) return false;
   const br_stage *r = &s->stages[*reader];
   const br_stage_input *own = &r->inputs[*input];

@@ -135,6 +135,8 @@ typedef struct br_stage {
    * with `keys` are the join's other sides. */
   const br_split_key *pass_keys;
   size_t n_pass_keys;
+  /* Not NULL: it groups its rows before they move, and may as well not (groups.c): the list of columns that a row alone gives. */
+  const char *row_columns;
   double rows, bytes;          /* estimates of the output; negative: unknown */
   const char *why;             /* why this exchange was chosen, or elided ones ("kept clustering hash(c0)") */
   const char *one_task_reason; /* not NULL: this stage runs as one task because … */
@@ -195,6 +197,15 @@ char *br_stage_with_range(br_arena *arena, const char *sql, uint32_t input, cons
 char *br_stage_renumber_filter(br_arena *arena, const char *sql, uint32_t input, uint32_t now);
 /* The SQL of a stage that makes a Bloom filter, of this many blocks. */
 char *br_stage_with_blocks(br_arena *arena, const char *sql, uint32_t blocks);
+
+/* ---- groups.c: a partial step, which makes one row of each group that a task sees, may be left out: whoever reads the rows groups them
+ * again. In the stage's SQL its list of columns and its GROUP BY stand between these marks. */
+#define BR_GROUPS_BEGIN "/* groups: */"
+#define BR_GROUPS_END "/* end of groups */"
+/* The stage's SQL (row_columns is set) with each row as it is. In the arena. */
+char *br_stage_of_rows(br_arena *arena, const br_stage *s);
+/* A text without such marks, in which a partial step stays. */
+char *br_stage_without_groups(br_arena *arena, const char *sql);
 
 /* Partition number as SQL over columns cN: `CAST(hash(c0, c1, <seed>) % 16 AS INTEGER)`. One seed for the engine. */
 #define BR_HASH_SEED "7640891576956012809::UBIGINT"
