@@ -25,6 +25,12 @@ static bool hardly_fewer(const br_stage_run *r) {
   return r->grouped_rows >= LEAST_ROWS && r->groups >= r->grouped_rows / 100 * OF_ROWS_PERCENT;
 }
 
+bool br_groups_wanted(const br_query *q, const br_attempt_id *id) {
+  const br_stage_run *r = &q->runs[id->stage];
+  uint32_t at_once = q->slots ? q->slots : 1; /* who starts with the first ones can't learn from them */
+  return q->adaptive && r->plan->row_columns != NULL && r->n_tasks > 2 * at_once && !r->tasks[id->task].of_rows;
+}
+
 bool br_groups_decide(br_query *q, const br_attempt_id *id) {
   br_stage_run *r = &q->runs[id->stage];
   if (!q->adaptive || r->plan->row_columns == NULL || id->attempt != 1) return false;

@@ -200,6 +200,8 @@ void br_query_set_tasks(br_query *q, br_stage_run *r, uint32_t n);        /* non
 void br_groups_count(br_stage_run *r, const Brant__Pb__TaskStats *s); /* a task is done, for the first time */
 /* Before an attempt's message is made. True: it is the first of its stage that has none. */
 bool br_groups_decide(br_query *q, const br_attempt_id *id);
+/* Shall the task count what its grouping reads and makes? Not where all tasks start at once: counting has a price. */
+bool br_groups_wanted(const br_query *q, const br_attempt_id *id);
 
 /* ---- adapt.c again: can the stage's rows come out otherwise when they are made again? */
 bool br_query_by_chance(const br_query *q, uint32_t stage);

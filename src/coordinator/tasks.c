@@ -344,7 +344,7 @@ Brant__Pb__Task *br_task_message(br_query *q, const br_attempt_id *id, br_versio
     t->sql = br_task_sql(q, id->stage, id->task, arena);
     add_inputs(q, id, t, version, arg, arena);
     add_steps(q, &q->runs[id->stage], id->task, t, arena);
-    t->count_groups = q->adaptive && s->row_columns != NULL && !q->runs[id->stage].tasks[id->task].of_rows;
+    t->count_groups = br_groups_wanted(q, id);
   }
   t->output = make_output(q, s, arena);
   if (id->stage + 1 == q->n_runs) t->sink = q->sink;

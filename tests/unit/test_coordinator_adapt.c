@@ -212,6 +212,9 @@ static uint32_t of_rows_after(br_query *q, uint32_t n, uint64_t rows, uint64_t g
   uint32_t count = 0;
   s.grouped_rows = rows;
   s.groups = groups;
+  q->slots = 2; /* nobody starts late enough to learn */
+  assert_false(br_task_message(q, &(br_attempt_id){.query = 1, .attempt = 1}, version, NULL, a)->count_groups);
+  q->slots = 1;
   for (uint32_t t = 0; t < 4; t++) {
     br_attempt_id id = {.query = 1, .stage = 0, .task = t, .attempt = 1};
     bool told = br_groups_decide(q, &id);
