@@ -60,7 +60,7 @@ SELECT k, sum(x) FROM facts GROUP BY k HAVING sum(x) > 300 AND count(*) > 2;
 -- 2 stages
 SELECT id % 3, id // 5000, count(*), sum(price) FROM facts GROUP BY 1, 2;
 -- # keys that are nearly unique
--- 2 stages
+-- 1 stages
 SELECT id, count(*), sum(x) FROM facts GROUP BY id HAVING id % 50 = 0;
 -- # keys: floats with NaN and -0.0, nested, wide
 -- 2 stages

@@ -47,7 +47,7 @@ SELECT a.k, a.c, b.c, e.c FROM (SELECT k, count(*) AS c FROM facts GROUP BY k) a
 SELECT f.id, g.n FROM facts f JOIN (SELECT g, k, count(*) AS n FROM facts GROUP BY g, k) g ON f.g = g.g AND f.k = g.k WHERE f.id % 97 = 0;
 -- 4 stages
 SELECT a.g, a.n, b.n FROM (SELECT g, count(*) AS n FROM facts GROUP BY g) a LEFT JOIN (SELECT g::DOUBLE AS g, count(*) AS n FROM facts WHERE g > 2 GROUP BY g) b ON a.g = b.g;
--- 3 stages
+-- 2 stages
 SELECT count(*) FROM facts a, facts b WHERE a.id = b.id AND a.g = b.g AND a.k IS NOT DISTINCT FROM b.k;
 -- # each branch of a union once; windows and aggregates over all of it
 -- 7 stages
