@@ -129,18 +129,12 @@ br_status br_band_bounds(br_dist *d, const br_band *b, uint32_t *bounds, br_erro
 /* Two columns more: the range's number, and whether the row is its own. */
 static void wider(br_dist *d, br_drel *r) {
   size_t m = r->n_columns;
-  json_t **types = br_arena_alloc(d->arena, (m + 2) * sizeof *types);
-  br_bind *binds = br_arena_alloc(d->arena, (m + 2) * sizeof *binds);
-  bool *needed = br_arena_alloc(d->arena, m + 2);
-  for (size_t i = 0; i < m; i++) {
-    types[i] = r->types[i];
-    binds[i] = r->binds[i];
-    needed[i] = !r->needed || r->needed[i];
-  }
+  json_t **types;
+  br_bind *binds;
+  bool *needed;
+  br_more_columns(d, r, 2, &types, &binds, &needed);
   types[m] = br_type_plain("INTEGER");
   types[m + 1] = br_type_plain("BOOLEAN");
-  needed[m] = needed[m + 1] = true;
-  binds[m] = binds[m + 1] = (br_bind){.table = UINT64_MAX, .column = UINT64_MAX};
   r->n_columns = m + 2;
   r->types = types;
   r->binds = binds;

@@ -187,6 +187,20 @@ void br_set_rows(br_drel *r, double rows) {
   r->bytes = rows < 0 ? -1 : rows * row_bytes(r);
 }
 
+/* ---- columns */
+
+void br_more_columns(br_dist *d, const br_drel *r, size_t more, json_t ***types, br_bind **binds, bool **needed) {
+  size_t m = r->n_columns, n = m + more;
+  *types = br_arena_alloc(d->arena, n * sizeof **types);
+  *binds = br_arena_alloc(d->arena, n * sizeof **binds);
+  *needed = br_arena_alloc(d->arena, n);
+  for (size_t i = 0; i < n; i++) {
+    if (i < m) (*types)[i] = r->types[i];
+    (*binds)[i] = i < m ? r->binds[i] : (br_bind){.table = UINT64_MAX, .column = UINT64_MAX};
+    (*needed)[i] = i >= m || !r->needed || r->needed[i];
+  }
+}
+
 /* ---- types on the way: enums travel as strings */
 
 static bool has_enum(const json_t *type) {

@@ -309,6 +309,8 @@ void br_mark_heavy(br_drel *r);
 const char *br_scan_callback(void *arg, const br_node *get, uint32_t number);
 const char *br_reference_callback(void *arg, const br_node *ref);
 const char *br_subtree_callback(void *arg, const br_node *n);
+/* The columns of r and room for `more`, whose types the caller sets: nobody binds them, all are needed. */
+void br_more_columns(br_dist *d, const br_drel *r, size_t more, json_t ***types, br_bind **binds, bool **needed);
 json_t *br_own_type(br_dist *d, json_t *type); /* the arena drops it */
 
 /* Is the subtree of a recursive CTE computed before its rounds? */

@@ -13,17 +13,11 @@
 /* The smaller side with a number for each row behind its columns. */
 static void number_rows(br_dist *d, br_drel *r) {
   size_t m = r->n_columns;
-  json_t **types = br_arena_alloc(d->arena, (m + 1) * sizeof *types);
-  br_bind *binds = br_arena_alloc(d->arena, (m + 1) * sizeof *binds);
-  bool *needed = br_arena_alloc(d->arena, m + 1);
-  for (size_t i = 0; i < m; i++) {
-    types[i] = r->types[i];
-    binds[i] = r->binds[i];
-    needed[i] = !r->needed || r->needed[i];
-  }
+  json_t **types;
+  br_bind *binds;
+  bool *needed;
+  br_more_columns(d, r, 1, &types, &binds, &needed);
   types[m] = br_type_plain("BIGINT");
-  binds[m] = (br_bind){.table = UINT64_MAX, .column = UINT64_MAX};
-  needed[m] = true;
   br_wrap_text(d, r,
                br_arena_printf(d->arena,
                                "SELECT t.*, CAST(" BR_TASK_NUMBER

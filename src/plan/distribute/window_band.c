@@ -248,16 +248,11 @@ static json_t *over_numbers(br_dist *d, const json_t *w, size_t column) {
 static br_status number(br_dist *d, const json_t *w, bool groups, br_drel *r, br_error *err) {
   size_t m = r->n_columns, first = 0;
   br_node *n = br_arena_alloc(d->arena, sizeof *n);
-  json_t **types = br_arena_alloc(d->arena, (m + 1) * sizeof *types);
-  br_bind *binds = br_arena_alloc(d->arena, (m + 1) * sizeof *binds);
-  bool *needed = br_arena_alloc(d->arena, m + 1);
-  for (size_t i = 0; i < m; i++) {
-    types[i] = r->types[i];
-    binds[i] = r->binds[i];
-    needed[i] = !r->needed || r->needed[i];
-  }
+  json_t **types;
+  br_bind *binds;
+  bool *needed;
+  br_more_columns(d, r, 1, &types, &binds, &needed);
   types[m] = br_type_plain("BIGINT");
-  needed[m] = true;
   json_t *window = json_pack("{s:s, s:s, s:O, s:s, s:s, s:s, s:O, s:[], s:[], s:[]}", "expression_class",
                              "BOUND_WINDOW", "type", groups ? "WINDOW_RANK_DENSE" : "WINDOW_ROW_NUMBER", "return_type",
                              types[m], "start", "UNBOUNDED_PRECEDING", "end", "CURRENT_ROW_RANGE", "exclude_clause",
