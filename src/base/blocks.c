@@ -12,6 +12,7 @@
 #include "base/blocks.h"
 
 #include "base/mem.h"
+#include "base/sanitize.h"
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -21,18 +22,6 @@
 #define DOUBLINGS 20u /* from BR_BLOCK_LEAST_BYTES to 4 GiB; larger ones are malloc's */
 #define CLASSES (CLASSES_A_DOUBLING * DOUBLINGS)
 #define NO_CLASS UINT32_MAX
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define KEEP_NOTHING 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-#define KEEP_NOTHING 1
-#endif
-#ifndef KEEP_NOTHING
-#define KEEP_NOTHING 0
-#endif
 
 typedef struct block { /* in front of the memory */
   size_t bytes;        /* without this header */
@@ -102,7 +91,7 @@ void br_block_free(void *p) {
   if (class != NO_CLASS) {
     pthread_mutex_lock(&lock);
     used_bytes -= bytes;
-    if (!KEEP_NOTHING && used_bytes + kept_bytes + bytes <= most_bytes) {
+    if (!BR_KEEP_NOTHING && used_bytes + kept_bytes + bytes <= most_bytes) {
       b->next = kept[class];
       kept[class] = b;
       kept_bytes += bytes;

@@ -8,6 +8,7 @@
  * kept, and given back by br_flight_body_trim. Under the address sanitizer nothing is kept, so that it sees every free.
  */
 #include "flight/message.h"
+#include "base/sanitize.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -19,18 +20,6 @@
 #define MAPPED_LEAST_BYTES (4u << 20) /* from here on: mmap, in huge pages where whole ones fit */
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
 #define HEADER_BYTES 64
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define KEEP_NOTHING 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-#define KEEP_NOTHING 1
-#endif
-#ifndef KEEP_NOTHING
-#define KEEP_NOTHING 0
-#endif
 
 typedef struct block { /* in front of a body */
   struct block *newer, *older;
@@ -124,7 +113,7 @@ static void give_back_all(block *list) {
 void br_flight_body_free(void *body) {
   if (!body) return;
   block *b = (block *)((char *)body - HEADER_BYTES);
-  if (KEEP_NOTHING || b->bytes < CACHED_LEAST_BYTES || b->bytes > CACHED_MOST_BYTES) {
+  if (BR_KEEP_NOTHING || b->bytes < CACHED_LEAST_BYTES || b->bytes > CACHED_MOST_BYTES) {
     give_back(b);
     return;
   }
