@@ -126,13 +126,16 @@ static void leave(br_executor *x, const br_error *why) {
   br_loop_stop(x->loop);
 }
 
-/* What tasks took is another process's now. Not after each of many short ones, which would ask for the same pages again; and what
- * the next map output would ask for again (blocks) not before nothing has run for a while. */
+/* What tasks took is another process's now. As long as tasks follow each other, only when it is much: the next one would ask for
+ * the same pages again. All of it (blocks, threads) when nothing has run for a while. */
 static void trim(br_executor *x) {
   bool cold = idle(x) && br_now_ms() - x->ended_ms >= BR_EXECUTOR_COLD_MS;
-  if (cold) br_blocks_trim();
-  if (cold) x->warm = false;
-  malloc_trim(0);
+  if (cold) {
+    br_blocks_trim();
+    br_threads_trim(x->threads);
+    x->warm = false;
+  }
+  if (cold || mallinfo2().fordblks > x->allocator_keeps_bytes) malloc_trim(0);
   x->trimmed_ms = br_now_ms();
   x->trim_due = false;
 }
@@ -142,7 +145,6 @@ void br_executor_task_ended(void *task) {
   br_executor *x = t->x;
   for (size_t i = 0; i < BR_EXECUTOR_MAX_TASKS; i++)
     if (x->tasks[i] == t) x->tasks[i] = NULL;
-  pthread_join(t->thread, NULL);
   pthread_mutex_destroy(&t->lock);
   protobuf_c_message_free_unpacked(t->message, NULL);
   free(t);
@@ -182,6 +184,7 @@ static void on_tick(void *arg) {
 static br_status limit_allocator(br_executor *x, uint64_t memory_bytes, br_error *err) {
   uint64_t keep = memory_bytes / BR_EXECUTOR_ALLOCATOR_SHARE;
   if (keep > BR_EXECUTOR_ALLOCATOR_MOST_BYTES) keep = BR_EXECUTOR_ALLOCATOR_MOST_BYTES;
+  x->allocator_keeps_bytes = keep;
   static const char *const names[] = {"allocator_flush_threshold", "allocator_bulk_deallocation_flush_threshold"};
   br_session *s = NULL;
   br_status status = BR_OK;
@@ -354,6 +357,7 @@ int br_executor_main(int fd) {
   pthread_cond_init(&x->answered, &attr);
   pthread_condattr_destroy(&attr);
   x->outputs = br_outputs_new();
+  x->threads = br_threads_new();
   x->gone_peers = br_map_new();
   BR_TRY_GOTO(br_loop_new(&x->loop, &err));
   BR_TRY_GOTO(br_channel_new(x->loop, fd, (br_channel_handler){on_message, on_closed, x}, &x->channel, &err));
@@ -362,6 +366,7 @@ int br_executor_main(int fd) {
   status = x->failure.code;
 done:
   if (err.code) br_log(BR_LOG_ERROR, "%s", err.message);
+  br_threads_free(x->threads);
   if (x->tick) br_timer_stop(x->tick);
   br_sessions_free(x->sessions);
   if (x->engine) br_engine_close(x->engine);

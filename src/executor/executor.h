@@ -19,8 +19,8 @@
 #define BR_EXECUTOR_MAX_TASKS 64u         /* at once; the worker keeps to its slots */
 #define BR_EXECUTOR_MAX_IDLE_SESSIONS 32u /* kept for the next task of the same query */
 #define BR_EXECUTOR_PROGRESS_MS 200u
-#define BR_EXECUTOR_TRIM_MS 100u  /* between two times that freed memory is given back to the system */
-#define BR_EXECUTOR_COLD_MS 1000u /* without a task: what was kept for the next map output is given back, too */
+#define BR_EXECUTOR_TRIM_MS 1000u /* between two times that freed memory is given back to the system */
+#define BR_EXECUTOR_COLD_MS 1000u /* without a task: all that was kept for the next one is given back */
 #define BR_EXECUTOR_KEPT_BYTES \
   (64u << 20) /* of blocks for map outputs, a slot, in use and kept; not above its scatter_buffer_bytes */
 #define BR_EXECUTOR_ALIVE_MS 1000u
@@ -147,13 +147,21 @@ void br_esteps_stop(br_etask *t);
 void br_esteps_stats(br_etask *t, Brant__Pb__TaskStats *s); /* borrows from t until br_esteps_free */
 void br_esteps_free(br_etask *t);
 
+/* ---- threads.c: the threads of tasks, kept. */
+typedef struct br_threads br_threads;
+br_threads *br_threads_new(void);
+/* work(arg) on a thread of its own, a kept one if there is one. EXECUTOR: there can't be one more. */
+BR_MUST_USE br_status br_threads_run(br_threads *s, void (*work)(void *), void *arg, br_error *err);
+void br_threads_leave(void); /* by work: its thread ends after it, and what the allocator kept for it goes back */
+void br_threads_trim(br_threads *s); /* those without work end */
+void br_threads_free(br_threads *s); /* after the last work has ended, which it waits for */
+
 /* ---- task.c: one attempt. */
 struct br_etask {
   br_executor *x;
   br_attempt_id id;
   ProtobufCMessage *message; /* owns what follows */
   const Brant__Pb__ExecTask *pb;
-  pthread_t thread;
   uint64_t start_us;
   atomic_bool cancelled, timed_out;
   pthread_mutex_t lock; /* session, n_inputs, readers, sink.writer, read: whoever cancels holds it */
@@ -182,6 +190,8 @@ struct br_executor {
   br_timer *tick;
   br_engine *engine;
   br_sessions *sessions;
+  br_threads *threads;
+  uint64_t allocator_keeps_bytes; /* of freed memory, after a task */
   br_outputs *outputs;
   char *temp_dir, *shuffle_dir, *secret;
   uint32_t worker;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * One attempt: session, inputs, the run, the commit, its report.
- * Order: br_etask_start makes a thread that does everything, says how it went and posts br_executor_task_ended; cancel and
+ * Order: br_etask_start gives it to a thread that does everything, says how it went and posts br_executor_task_ended; cancel and
  * progress come from the main thread meanwhile. A cancel is repeated at each tick until the thread has ended, since an
  * interrupt before the statement runs is lost. Bound: BR_EXECUTOR_MAX_TASKS at once. */
 #include "executor/executor.h"
@@ -226,7 +226,7 @@ static void close_session(br_etask *t, bool reuse) {
   br_sessions_give(t->x->sessions, t->pb->task, s, reuse);
 }
 
-static void *task_thread(void *arg) {
+static void run_task(void *arg) {
   br_etask *t = arg;
   br_run_stats stats = {0};
   br_map_output out = {.fd = -1};
@@ -244,8 +244,8 @@ static void *task_thread(void *arg) {
   else
     send_failed(t, &err); /* what it wrote is gone */
   free(stats.profile_json);
+  if (stats.peak_memory_bytes > t->x->allocator_keeps_bytes) br_threads_leave();
   br_loop_post(t->x->loop, br_executor_task_ended, t);
-  return NULL;
 }
 
 /* ---- main thread */
@@ -273,15 +273,12 @@ br_status br_etask_start(br_executor *x, ProtobufCMessage *message, br_error *er
   t->start_us = br_now_us();
   t->sink.task = t;
   pthread_mutex_init(&t->lock, NULL);
-  int r = pthread_create(&t->thread, NULL, task_thread, t);
-  if (r) {
-    status = br_fail_errno(err, r, BR_BLAME_EXECUTOR, "cannot start a thread for a task");
-    pthread_mutex_destroy(&t->lock);
-    free(t);
-    goto done;
-  }
   x->tasks[slot] = t;
-  return BR_OK;
+  status = br_threads_run(x->threads, run_task, t, err);
+  if (status == BR_OK) return BR_OK;
+  x->tasks[slot] = NULL;
+  pthread_mutex_destroy(&t->lock);
+  free(t);
 done:
   protobuf_c_message_free_unpacked(message, NULL);
   return status;
