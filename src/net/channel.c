@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Framed messages with descriptors over a Unix stream socket.
  * Order: br_channel_new; then frames go out by br_channel_send and come in by handler.message; handler.closed once; then
- * br_channel_free. Threads: everything on the loop thread, but br_channel_send: the queue has a mutex and other threads wake the
- * loop by an async handle. Bounds: a frame is BR_MESSAGE_MAX_BYTES and BR_CHANNEL_MAX_FDS descriptors; descriptors that came
+ * br_channel_free. Threads: everything on the loop thread, but br_channel_send: the queue has a mutex. Other threads send at once, as
+ * much as the socket takes (the loop's thread may have to wait for a core), and wake the loop by an async handle for the rest. Bounds: a frame is BR_MESSAGE_MAX_BYTES and BR_CHANNEL_MAX_FDS descriptors; descriptors that came
  * before their header was read whole are at most those of one frame, since we never read past a frame's end. READS_A_WAKE
  * frames are read before other handles of the loop have their turn. */
 #include "net/channel.h"
@@ -201,7 +201,9 @@ void br_channel_send(br_channel *c, const void *data, size_t n, const int *fds, 
   }
   *c->last = f;
   c->last = &f->next;
-  if (!on_loop) uv_async_send(&c->wake);
+  if (!on_loop) flush_locked(c);
+  bool more = c->first != NULL;
+  if (!on_loop && more) uv_async_send(&c->wake); /* the socket is full: the loop waits for room */
   pthread_mutex_unlock(&c->lock);
   if (on_loop) flush(c);
 }
