@@ -95,8 +95,22 @@ static void add_strings(br_gather *s, const br_vec *v, br_vec_string *to, uint32
   }
 }
 
-bool br_gather_add(br_gather *s, const br_vec *columns, uint32_t rows, uint64_t text_bytes) {
-  if (rows > BR_GATHER_ROWS - s->rows || text_bytes > s->text_bytes - s->text_len) return false;
+/* Of strings that aren't inline. */
+static uint64_t text_of(const br_vec *v, uint32_t rows) {
+  const br_vec_string *from = v->data;
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < rows; i++)
+    if (from[i].length > sizeof from[i].inlined && (v->validity == NULL || !br_vec_is_null(v, i)))
+      bytes += from[i].length;
+  return bytes;
+}
+
+bool br_gather_add(br_gather *s, const br_vec *columns, uint32_t rows) {
+  uint64_t text_bytes = 0;
+  if (rows > BR_GATHER_ROWS - s->rows) return false;
+  for (uint32_t k = 0; k < s->n_columns; k++)
+    if (columns[k].kind == BR_VEC_STRING) text_bytes += text_of(&columns[k], rows);
+  if (text_bytes > s->text_bytes - s->text_len) return false;
   for (uint32_t k = 0; k < s->n_columns; k++) {
     const br_vec *v = &columns[k];
     size_t width = width_of(v);

@@ -9,6 +9,12 @@
 
 #include "coordinator/session.h"
 
+static void run_there(br_session *on, const char *sql) {
+  br_error ignored; /* a setting of the instance that can't be set twice is set already */
+  br_status unused = br_session_execute(on, sql, &ignored);
+  (void)unused;
+}
+
 static void same_settings(brant_session *s, br_session *on) {
   br_buf b = {0};
   for (size_t i = 0; i < s->setting_names.count; i++) {
@@ -17,12 +23,18 @@ static void same_settings(brant_session *s, br_session *on) {
     br_buf_sql_ident(&b, s->setting_names.items[i]);
     br_buf_str(&b, " = ");
     br_buf_sql_literal(&b, s->setting_values.items[i], strlen(s->setting_values.items[i]));
-    br_error ignored; /* a setting of the instance that can't be set twice is
-                         set already */
-    br_status unused = br_session_execute(on, br_buf_cstr(&b), &ignored);
-    (void)unused;
+    run_there(on, br_buf_cstr(&b));
   }
   br_buf_free(&b);
+  if (s->use != NULL) run_there(on, s->use);
+  for (size_t i = 0; i < s->variable_texts.count; i++) run_there(on, s->variable_texts.items[i]);
+}
+
+/* A variable whose value no text tells. */
+static bool has_untold(const brant_session *s) {
+  for (size_t i = 0; i < s->variable_texts.count; i++)
+    if (s->variable_texts.items[i][0] == 0) return true;
+  return false;
 }
 
 /* Has a temporary table or view the name of another one? Then only the caller's connection knows which is meant. */
@@ -45,7 +57,7 @@ br_status br_session_aside(brant_session *s, const br_prepared *plan, br_session
   if (s->in_transaction) return BR_OK;
   bool shadows = s->has_temp && plan->about_session;
   if (s->has_temp && !shadows) BR_TRY(temp_shadows(s, &shadows, err));
-  if (shadows) return BR_OK;
+  if (shadows || has_untold(s)) return BR_OK;
   BR_TRY(br_session_open(s->engine, &on, err));
   same_settings(s, on);
   br_status status = br_session_classify(on, plan->sql, &kind, err);

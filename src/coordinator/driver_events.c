@@ -165,6 +165,8 @@ static void task_failed(br_driver *d, const br_worker *w, const Brant__Pb__TaskF
 }
 
 void br_driver_fail_refused(br_driver *d) {
+  if (d->failing) return; /* it is a step of one of them: the loop below goes on */
+  d->failing = true;
   while (d->n_refusals > 0) {
     br_refusal r = d->refusals[--d->n_refusals];
     const br_worker *w = br_cluster_find(d->cluster, r.worker);
@@ -176,6 +178,7 @@ void br_driver_fail_refused(br_driver *d) {
                   .error = &r.why};
     attempt_failed(d, &e);
   }
+  d->failing = false;
 }
 
 static void executor_lost(br_driver *d, const br_worker *w, const Brant__Pb__ExecutorLost *x) {

@@ -32,7 +32,7 @@ struct br_driver {
   uint64_t tick_at_ms; /* by br_driver_now_ms */
   br_timer *beat;
   uint64_t looked_ms, paused_ms; /* the clock when it was looked at last; pauses of this process so far */
-  bool stepping;
+  bool stepping, failing;        /* in br_driver_step; in br_driver_fail_refused */
   char *secret;
   uint32_t probe_ms, silent_ms;
   struct br_probe *probes; /* under way */

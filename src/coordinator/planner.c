@@ -447,7 +447,6 @@ static br_query *new_query(brant_session *s, br_planned *planned) {
     q->types[i] = br_strdup(planned->types[i]);
   }
   q->prelude = copy_texts(&s->attach, &q->n_prelude);
-  q->prelude_views = copy_texts(&s->views, &q->n_prelude_views);
   q->n_settings = s->setting_names.count;
   q->settings = br_calloc(q->n_settings + 1, sizeof *q->settings);
   for (size_t i = 0; i < q->n_settings; i++) {
@@ -672,6 +671,15 @@ static br_status distribute_query(brant_session *s, br_plan *plan, br_planned *p
     run_here(p, p->why_text);
     return BR_OK;
   }
+  char **views = NULL;
+  size_t n_views = 0;
+  const char *here = stages->whole_query_reason != NULL ? br_views_needed(s, p->sql, &views, &n_views) : NULL;
+  if (here != NULL) {
+    br_stages_free(stages);
+    free(views);
+    run_here(p, here);
+    return BR_OK;
+  }
   if (!texts_fit(stages)) {
     br_stages_free(stages);
     if (calls || (plan != NULL && reads_dataset(s, plan, plan->root, true)))
@@ -682,7 +690,8 @@ static br_status distribute_query(brant_session *s, br_plan *plan, br_planned *p
     return BR_OK;
   }
   p->query = new_query(s, planned);
-  if (stages->whole_query_reason != NULL) br_query_keep_views(p->query, p->sql);
+  p->query->prelude_views = views;
+  p->query->n_prelude_views = n_views;
   p->query->slots = slots;
   p->query->threads = br_driver_threads(s->driver);
   if (calls) {

@@ -15,7 +15,7 @@
 #include "coordinator/tokens.h"
 
 #define PROBE "brant_columns_of"  /* a prepared statement that lives for a moment */
-#define ARGUMENT "brant_argument" /* a variable of DuckDB's, as short-lived */
+#define ARGUMENT "brant_argument" /* variables of DuckDB's, as short-lived; a number follows */
 
 /* ---- names of the result's columns */
 
@@ -109,19 +109,71 @@ static br_status names_of_text(brant_session *s, const char *sql, const br_value
   return status;
 }
 
-/* ---- values that come with a statement */
+/* ---- calls among the values */
 
-/* A value of a type that is spelled out. literal: a text in quotes, so nothing in it is SQL; NULL: NULL. */
-static char *typed(const char *type, const char *literal) {
-  bool is_text =
-      literal != NULL && strcasecmp(type, "varchar") == 0; /* takes the type its place wants, as constants do */
-  return is_text ? br_strdup(literal) : br_asprintf("CAST(%s AS %s)", literal != NULL ? literal : "NULL", type);
+static bool has_call(const char *sql) {
+  const char *t;
+  size_t n;
+  bool word = false;
+  while (br_token_next(&sql, &t, &n)) {
+    if (word && *t == '(') return true;
+    word = (isalpha((unsigned char)*t) || *t == '_' || *t == '"') && !br_token_is(t, n, "decimal");
+  }
+  return false;
 }
 
+/* What DuckDB says of an argument, without its place in a text that the caller didn't write. */
+static br_status wrong_argument(const br_value *v, br_error *err) {
+  char *place = strstr(err->message, "\n\nLINE ");
+  if (place != NULL) *place = 0;
+  return br_error_context(err, "the value of $%.100s", v->name);
+}
+
+/* Those of the statement before this one. */
+static void forget_arguments(brant_session *s) {
+  for (size_t i = s->variable_names.count; i-- > 0;) {
+    if (strncmp(s->variable_names.items[i], ARGUMENT, strlen(ARGUMENT)) != 0) continue;
+    char *reset = br_asprintf("RESET VARIABLE %s", s->variable_names.items[i]);
+    br_error ignored;
+    br_status unused = br_session_execute(s->db, reset, &ignored);
+    (void)unused;
+    free(reset);
+    br_texts_remove(&s->variable_names, i);
+    br_texts_remove(&s->variable_texts, i);
+  }
+}
+
+/* A call is evaluated once, not for each row, nor each time that DuckDB looks at the statement: random(), nextval(). Where no text tells its
+ * value, a variable has it until the next statement. */
+static br_status evaluate(brant_session *s, size_t number, br_value *v, br_error *err) {
+  char *value = NULL;
+  if (!has_call(v->sql)) return BR_OK;
+  char *name = br_asprintf(ARGUMENT "%zu", number);
+  char *set = br_asprintf("SET VARIABLE %s = (SELECT (%s\n))", name, v->sql);
+  br_status status = br_session_execute(s->db, set, err);
+  free(set);
+  if (status == BR_OK) {
+    br_texts_add(&s->variable_names, name);
+    br_texts_add(&s->variable_texts, "");
+    status = br_variable_constant(s, name, &value, err);
+  } else if (status != BR_CANCELLED) {
+    status = wrong_argument(v, err);
+  }
+  if (status == BR_OK) {
+    free(v->sql);
+    v->sql = value != NULL ? value : br_asprintf("getvariable('%s')", name);
+  }
+  free(name);
+  return status;
+}
+
+/* ---- values that come with a statement */
+
+/* literal's quotes: so nothing in it is SQL. */
 static char *typed_text(const char *type, const char *text) {
   br_buf b = {0};
   if (text != NULL) br_buf_sql_literal(&b, text, strlen(text));
-  char *value = typed(type, text != NULL ? br_buf_cstr(&b) : NULL);
+  char *value = br_typed_text(type, text != NULL ? br_buf_cstr(&b) : NULL);
   br_buf_free(&b);
   return value;
 }
@@ -145,9 +197,23 @@ static br_status check_value(brant_session *s, const br_value *v, br_error *err)
   return status == BR_OK ? BR_OK : br_error_context(err, "the value of $%.100s", v->name);
 }
 
+/* shown: as DuckDB's EXECUTE takes them. The text may be run later and again: a call whose value no text tells stays in it. */
+static br_status evaluate_params(brant_session *s, br_value *values, size_t n, br_value **shown, br_error *err) {
+  *shown = br_calloc(n + 1, sizeof **shown);
+  for (size_t i = 0; i < n; i++) {
+    br_value *one = &(*shown)[i];
+    *one = (br_value){.name = br_strdup(values[i].name), .sql = br_strdup(values[i].sql)};
+    BR_TRY(evaluate(s, i, one, err));
+    if (strncmp(one->sql, "getvariable(", 12) == 0) continue;
+    free(values[i].sql);
+    values[i].sql = br_strdup(one->sql);
+  }
+  return BR_OK;
+}
+
 static br_status bind_params(brant_session *s, const char *sql, const brant_param *params, size_t n, char **out,
                              br_error *err) {
-  br_value *values = br_calloc(n + 1, sizeof *values);
+  br_value *values = br_calloc(n + 1, sizeof *values), *shown = NULL;
   unsigned place = 0;
   br_status status = BR_OK;
   *out = NULL;
@@ -161,9 +227,12 @@ static br_status bind_params(brant_session *s, const char *sql, const brant_para
   for (size_t i = 0; i < n; i++)
     if (params[i].type == NULL || strcasecmp(params[i].type, "varchar") != 0)
       BR_TRY_GOTO(check_value(s, &values[i], err));
+  BR_TRY_GOTO(evaluate_params(s, values, n, &shown, err));
   BR_TRY_GOTO(br_parameters_bind(sql, values, n, out, err));
-  if (n > 0) BR_TRY_GOTO(names_of_text(s, sql, values, n, out, err));
+  if (n > 0) BR_TRY_GOTO(names_of_text(s, sql, shown, n, out, err));
 done:
+  forget_arguments(s);
+  if (shown != NULL) br_values_free(shown, n);
   br_values_free(values, n);
   if (status != BR_OK) {
     free(*out);
@@ -222,78 +291,6 @@ void br_prepared_note(brant_session *s, const char *sql) {
   free(name);
 }
 
-static bool has_call(const char *sql) {
-  const char *t;
-  size_t n;
-  bool word = false;
-  while (br_token_next(&sql, &t, &n)) {
-    if (word && *t == '(') return true;
-    word = (isalpha((unsigned char)*t) || *t == '_' || *t == '"') && !br_token_is(t, n, "decimal");
-  }
-  return false;
-}
-
-/* Is the text of a value of this type, read again, the value? Of some nested ones it isn't; of a VARIANT it is a text. */
-static br_status told_by_text(brant_session *s, const char *type, bool *yes, br_error *err) {
-  br_table answer;
-  *yes = strcmp(type, "VARIANT") != 0;
-  if (strpbrk(type, "[(\"") == NULL || strncmp(type, "DECIMAL(", 8) == 0) return BR_OK;
-  char *ask = br_asprintf(
-      "SELECT TRY_CAST(v::VARCHAR AS %s) IS NOT DISTINCT FROM v "
-      "FROM (SELECT getvariable('" ARGUMENT "') AS v)",
-      type);
-  br_status status = br_session_table(s->db, ask, &answer, err);
-  free(ask);
-  BR_TRY(status);
-  *yes = strcmp(br_table_cell(&answer, 0, 0), "true") == 0;
-  br_table_free(&answer);
-  return BR_OK;
-}
-
-/* The value of ARGUMENT as a constant; *out stays NULL where a text doesn't tell it. */
-static br_status constant_of_argument(brant_session *s, char **out, br_error *err) {
-  static const char *const ask = /* a NUL can't stand in SQL text, nor in a cell of the answer */
-      "SELECT typeof(v), '''' || replace(replace(v::VARCHAR, '''', ''''''), chr(0), ''' || chr(0) || ''') || '''' "
-      "FROM (SELECT getvariable('" ARGUMENT "') AS v)";
-  br_table answer;
-  bool told;
-  BR_TRY(br_session_table(s->db, ask, &answer, err));
-  br_status status = told_by_text(s, br_table_cell(&answer, 0, 0), &told, err);
-  if (status == BR_OK && told) *out = typed(br_table_cell(&answer, 0, 0), br_table_cell(&answer, 0, 1));
-  br_table_free(&answer);
-  return status;
-}
-
-/* What DuckDB says of an argument, without its place in a text that the caller didn't write. */
-static br_status wrong_argument(const br_value *v, br_error *err) {
-  char *place = strstr(err->message, "\n\nLINE ");
-  if (place != NULL) *place = 0;
-  return br_error_context(err, "the value of $%.100s", v->name);
-}
-
-/* A call is evaluated once, not for each row, nor each time that DuckDB looks at the statement: random(), nextval(). */
-static br_status evaluate(brant_session *s, br_value *v, br_error *err) {
-  char *value = NULL;
-  br_error ignored;
-  if (!has_call(v->sql)) return BR_OK;
-  char *set = br_asprintf("SET VARIABLE " ARGUMENT " = (SELECT (%s\n))", v->sql);
-  br_status status = br_session_execute(s->db, set, err);
-  free(set);
-  if (status != BR_OK) return status == BR_CANCELLED ? status : wrong_argument(v, err);
-  status = constant_of_argument(s, &value, err);
-  if (status != BR_OK && status != BR_CANCELLED && err->blame == BR_BLAME_USER) {
-    br_error_clear(err); /* a type that no text has (unions, tuples): the call stays */
-    status = BR_OK;
-  }
-  br_status unused = br_session_execute(s->db, "RESET VARIABLE " ARGUMENT, &ignored);
-  (void)unused;
-  if (value != NULL) {
-    free(v->sql);
-    v->sql = value;
-  }
-  return status;
-}
-
 /* value, or name := value, up to the comma or the closing bracket. *p moves behind that. Which it was; 0: neither. */
 static char next_argument(const char **p, unsigned place, br_value *v) {
   const char *start = *p, *t, *end = *p;
@@ -339,12 +336,13 @@ br_status br_prepared_text(brant_session *s, const char *sql, char **out, br_err
   br_statement kind;
   br_status status = BR_OK;
   *out = NULL;
+  forget_arguments(s);
   if (!br_token_take(&p, "execute") || !br_token_name(&p, &name)) return BR_OK;
   size_t at = find(s, name);
   if (at == s->prepared_names.count) goto done;
   BR_TRY_GOTO(br_session_parse(s->db, sql, err)); /* before a call in it takes effect */
   if (!arguments(&p, &values, &n)) goto done;     /* DuckDB's to run: it sees other words in it */
-  for (size_t i = 0; i < n; i++) BR_TRY_GOTO(evaluate(s, &values[i], err));
+  for (size_t i = 0; i < n; i++) BR_TRY_GOTO(evaluate(s, i, &values[i], err));
   execute = execute_text(name, values, n, p);
   BR_TRY_GOTO(br_session_classify(s->db, execute, &kind, err)); /* DuckDB sees what is wrong with it */
   BR_TRY_GOTO(br_parameters_bind(s->prepared_texts.items[at], values, n, out, err));

@@ -171,8 +171,6 @@ typedef struct br_query {
 } br_query;
 
 br_query *br_query_new(uint64_t id);
-/* Of prelude_views, what a text that runs by itself needs. */
-void br_query_keep_views(br_query *q, const char *sql);
 br_query *br_query_ref(br_query *q);
 void br_query_unref(br_query *q);
 /* Number of tasks of each stage from the rules; split_sql of SPLITS stages must be there. */

@@ -102,7 +102,11 @@ void br_session_free(brant_session *s) {
   br_events_free(s->events);
   br_texts_free(&s->attach);
   br_texts_free(&s->views);
+  br_texts_free(&s->variable_names);
+  br_texts_free(&s->variable_texts);
+  br_texts_free(&s->schemas);
   br_texts_free(&s->detached);
+  free(s->use);
   br_texts_free(&s->writable);
   br_texts_free(&s->prepared_names);
   br_texts_free(&s->prepared_texts);

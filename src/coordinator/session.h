@@ -85,9 +85,13 @@ struct brant_session {
   char *temp_dir;
   uint64_t query_base, next_query;
   br_texts attach,
-      views;         /* statements that tasks need: extensions, attached files; views and macros of whole-query tasks */
-  br_texts detached; /* names that were attached once */
-  br_texts writable; /* attached for writing: this process alone has them */
+      views; /* statements that tasks need: extensions, attached files; views and macros of whole-query tasks */
+  br_texts variable_names, variable_texts; /* SET VARIABLE, of constants; "": no text tells the value */
+  br_texts schemas;                        /* that were made here */
+  char *use;                               /* the last USE; NULL: none */
+  bool used_here;                          /* what it names is this process's alone */
+  br_texts detached;                       /* names that were attached once */
+  br_texts writable;                       /* attached for writing: this process alone has them */
   br_texts prepared_names, prepared_texts; /* PREPARE */
   br_texts setting_names, setting_values;  /* DuckDB settings that the caller changed and that may change results */
   _Atomic uint64_t awaited;     /* the query that a call waits for: EXPLAIN ANALYZE, a table that is filled; 0: none */
@@ -116,6 +120,8 @@ BR_MUST_USE br_status br_settings_reset(brant_session *s, const char *name, br_e
 BR_MUST_USE br_status br_statement_run(brant_session *s, br_statement kind, const char *sql, int64_t *count,
                                        br_error *err);
 
+/* USE, SET schema or SET search_path was run. */
+BR_MUST_USE br_status br_place_note(brant_session *s, const char *sql, br_error *err);
 bool br_session_writes(const brant_session *s, const char *catalog); /* attached for writing: executors don't have it */
 /* Does the statement change an attached file that is there for reading? */
 BR_MUST_USE br_status br_session_check_writable(brant_session *s, const char *sql, br_error *err);
@@ -127,6 +133,12 @@ BR_MUST_USE br_status br_bind_params(brant_session *s, const char *sql, const br
                                      br_error *err);
 /* What an EXECUTE stands for; *out NULL: it is none, or DuckDB shall say what is wrong with it. */
 BR_MUST_USE br_status br_prepared_text(brant_session *s, const char *sql, char **out, br_error *err);
+/* variables.c: SET and RESET VARIABLE were run: the value is remembered, not how it was computed. */
+BR_MUST_USE br_status br_variable_note(brant_session *s, const char *sql, br_error *err);
+/* The value as a constant, free it; *out stays NULL where no text tells it. name is that of the variable, without quotes. */
+BR_MUST_USE br_status br_variable_constant(brant_session *s, const char *name, char **out, br_error *err);
+/* A value of a type that is spelled out. literal: a text in quotes, so that nothing in it is SQL; NULL: NULL. Free it. */
+char *br_typed_text(const char *type, const char *literal);
 void br_prepared_note(brant_session *s, const char *sql); /* PREPARE or DEALLOCATE was run */
 
 /* temp_tables.c: CREATE TEMP TABLE … AS on the workers, and what is said of such tables later. done: nothing is left to be run. */
@@ -139,6 +151,10 @@ BR_MUST_USE br_status br_node_text(const char *sql, char **out, br_error *err);
 /* summarize.c: SUMMARIZE as several over a part of the columns each; *out NULL: it is better left as it is, else free it. */
 bool br_is_summarize(const char *sql);
 BR_MUST_USE br_status br_summarize_spread(brant_session *s, const char *sql, size_t groups, char **out, br_error *err);
+
+/* views.c: the session's variables, views and macros that a text needs which runs by itself; free *out and its texts. Why it can't run in an
+ * executor; NULL: it can. */
+const char *br_views_needed(const brant_session *s, const char *sql, char ***out, size_t *n);
 
 /* How one statement will run. */
 typedef struct br_prepared {

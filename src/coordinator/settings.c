@@ -221,6 +221,11 @@ static bool local_setting(const char *name) {
   return false;
 }
 
+/* Where names without a schema are looked for. */
+static bool is_place(const char *name) {
+  return strcasecmp(name, "schema") == 0 || strcasecmp(name, "search_path") == 0;
+}
+
 static char *reset_text(const char *name) {
   br_buf b = {0};
   br_buf_str(&b, "RESET ");
@@ -265,7 +270,9 @@ static br_status set_duckdb(brant_session *s, const char *name, const char *valu
   br_buf_str(&sql, " = ");
   br_buf_sql_literal(&sql, value, strlen(value));
   br_status status = br_session_execute(s->db, br_buf_cstr(&sql), err);
-  if (status == BR_OK && !local_setting(name)) {
+  if (status == BR_OK && is_place(name)) {
+    status = br_place_note(s, br_buf_cstr(&sql), err);
+  } else if (status == BR_OK && !local_setting(name)) {
     forget(s, name);
     br_texts_add(&s->setting_names, name);
     br_texts_add(&s->setting_values, value);
@@ -279,7 +286,9 @@ br_status br_settings_reset(brant_session *s, const char *name, br_error *err) {
   if (o != NULL) return reset_own(s, o, err);
   char *text = reset_text(name);
   br_status status = br_session_execute(s->db, text, err);
-  if (status == BR_OK && !local_setting(name)) {
+  if (status == BR_OK && is_place(name)) {
+    status = br_place_note(s, text, err);
+  } else if (status == BR_OK && !local_setting(name)) {
     forget(s, name); /* an executor that ran an earlier query may still have the old value */
     br_texts_add(&s->attach, text);
   }

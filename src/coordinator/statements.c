@@ -236,12 +236,28 @@ done:
 
 /* ---- DDL */
 
-static bool has_word(const char *sql, const char *word) {
-  const char *p = sql, *t;
+static bool one_of(const char *t, size_t n, const char *const *words) {
+  while (*words != NULL && !br_token_is(t, n, *words)) words++;
+  return *words != NULL;
+}
+
+/* What it is about: the word behind CREATE OR REPLACE TEMP …, ALTER, DROP. p moves behind it. */
+static bool is_about(const char **p, const char *const *kinds) {
+  static const char *const verbs[] = {"create", "alter", "drop", NULL};
+  static const char *const between[] = {"or", "replace", "temp", "temporary", "persistent", "recursive", NULL};
+  const char *t;
   size_t n;
-  while (br_token_next(&p, &t, &n))
-    if (br_token_is(t, n, word)) return true;
+  if (!br_token_next(p, &t, &n) || !one_of(t, n, verbs)) return false;
+  while (br_token_next(p, &t, &n))
+    if (!one_of(t, n, between)) return one_of(t, n, kinds);
   return false;
+}
+
+/* Executors get views and macros with whole-query tasks; tables live here alone. */
+static bool is_about_views(const char *sql, const char **rest) {
+  static const char *const kinds[] = {"view", "macro", "function", NULL};
+  *rest = sql;
+  return is_about(rest, kinds);
 }
 
 /* CREATE VIEW and CREATE MACRO with OR REPLACE, so that an executor may run it again. */
@@ -273,7 +289,20 @@ static char *drop_renamed(const char *sql) {
   return br_asprintf("DROP VIEW IF EXISTS %.*s %.*s", (int)(place - first), first, (int)n, t);
 }
 
-static void remember_view(brant_session *s, const char *sql) {
+/* Behind its kind: [IF [NOT] EXISTS] name. */
+static bool is_qualified(const char *p) {
+  char *name = NULL;
+  if (br_token_take(&p, "if")) {
+    br_token_take(&p, "not");
+    br_token_take(&p, "exists");
+  }
+  bool named = br_token_name(&p, &name);
+  free(name);
+  return named && br_token_take(&p, ".");
+}
+
+static void remember_view(brant_session *s, const char *sql, const char *rest) {
+  if (s->used_here && !is_qualified(rest)) return; /* it is in a schema that executors have not */
   char *before = drop_renamed(sql), *again = repeatable(sql);
   if (before != NULL) br_texts_add(&s->views, before);
   br_texts_add(&s->views, again);
@@ -306,19 +335,39 @@ static br_status run_counting(brant_session *s, const char *sql, int64_t *count,
 
 static bool takes_away(const char *sql) {
   const char *p = sql;
-  return br_token_take(&p, "drop") || br_token_take(&p, "deallocate");
+  return br_token_take(&p, "drop") || br_token_take(&p, "deallocate") || br_token_take(&p, "comment");
+}
+
+/* CREATE SCHEMA: this process alone has it. */
+static void note_schema(brant_session *s, const char *sql) {
+  static const char *const kinds[] = {"schema", NULL};
+  const char *p = sql;
+  char *name = NULL;
+  if (!is_about(&p, kinds) || takes_away(sql)) return;
+  if (br_token_take(&p, "if")) {
+    br_token_take(&p, "not");
+    br_token_take(&p, "exists");
+  }
+  for (bool more = br_token_name(&p, &name); more; more = br_token_take(&p, ".") && br_token_name(&p, &name)) {
+    char *part = name;
+    name = NULL;
+    const char *behind = p;
+    if (!br_token_take(&behind, ".")) br_texts_add(&s->schemas, br_token_small(part));
+    free(part);
+  }
 }
 
 static br_status run_ddl(brant_session *s, const char *sql, int64_t *count, br_error *err) {
   char *text = NULL;
   uint64_t bytes = 0;
   BR_TRY(br_source_rewrite(s->db, s->source, sql, &text, &bytes, err));
-  if (has_word(sql, "view")) BR_TRY(scan_texts(s, &text, err));
+  const char *rest;
+  if (is_about_views(sql, &rest)) BR_TRY(scan_texts(s, &text, err));
   br_status status = run_counting(s, text, count, err);
   if (status == BR_OK) {
-    /* Executors get views and macros with whole-query tasks; tables live here alone. */
-    if (has_word(sql, "view") || has_word(sql, "macro") || has_word(sql, "function"))
-      remember_view(s, text);
+    note_schema(s, sql);
+    if (is_about_views(text, &rest))
+      remember_view(s, text, rest);
     else if (!takes_away(sql))
       s->has_local_tables = true;
   }
@@ -362,19 +411,27 @@ static bool parse_reset(const char *sql, char **name) {
   return true;
 }
 
+br_status br_place_note(brant_session *s, const char *sql, br_error *err) {
+  br_table t;
+  BR_TRY(br_session_table(s->db, "SELECT current_database(), current_schema()", &t, err));
+  const char *catalog = br_table_cell(&t, 0, 0), *schema = br_table_cell(&t, 0, 1);
+  bool own = strcasecmp(catalog, "memory") == 0 && strcasecmp(schema, "main") != 0;
+  s->used_here = own || br_session_writes(s, catalog);
+  br_table_free(&t);
+  free(s->use);
+  s->use = br_strdup(sql);
+  if (!s->used_here) br_texts_add(&s->views, sql); /* a plan has names resolved; a text of its own has not */
+  return BR_OK;
+}
+
 /* LOAD, USE, SET VARIABLE, PRAGMA: what a task could need of them. */
-static void remember_setting(brant_session *s, const char *sql) {
+static br_status remember_setting(brant_session *s, const char *sql, br_error *err) {
   const char *p = sql, *t;
-  char *catalog = NULL;
   size_t n;
-  if (!br_token_next(&p, &t, &n)) return;
-  bool writes = br_token_is(t, n, "use") && br_token_name(&p, &catalog) && br_session_writes(s, catalog);
-  free(catalog);
-  if (writes) return; /* tasks don't have it */
-  if (br_token_is(t, n, "load"))
-    br_texts_add(&s->attach, sql);
-  else if (br_token_is(t, n, "use") || br_token_is(t, n, "set") || br_token_is(t, n, "reset"))
-    br_texts_add(&s->views, sql); /* a plan has names and variables resolved; a text of its own has not */
+  if (!br_token_next(&p, &t, &n)) return BR_OK;
+  if (br_token_is(t, n, "use")) return br_place_note(s, sql, err);
+  if (br_token_is(t, n, "load")) br_texts_add(&s->attach, sql);
+  return br_variable_note(s, sql, err);
 }
 
 static br_status run_setting(brant_session *s, const char *sql, br_error *err) {
@@ -388,7 +445,7 @@ static br_status run_setting(brant_session *s, const char *sql, br_error *err) {
     status = br_settings_reset(s, name, err);
   } else {
     status = br_session_execute(s->db, sql, err);
-    if (status == BR_OK) remember_setting(s, sql);
+    if (status == BR_OK) status = remember_setting(s, sql, err);
   }
   free(name);
   free(value);

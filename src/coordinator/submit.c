@@ -216,7 +216,9 @@ static br_status submit_plain(brant_query *q, const char *sql, br_error *err) {
 
 static br_status submit(brant_query *q, const char *sql, br_error *err) {
   char *prepared = NULL, *text = NULL, *one = br_token_statement(sql);
-  if (one == NULL) one = br_strdup(sql); /* several: DuckDB's to take or leave */
+  if (one == NULL) /* DuckDB would run them all on one connection, and nobody would see what they are */
+    return br_fail(err, BR_INVALID, BR_BLAME_USER,
+                   "several statements at once: submit one after the other (brant_split takes a script apart)");
   br_status status = br_prepared_text(q->session, one, &prepared, err);
   const char *plain = prepared != NULL ? prepared : one;
   if (status == BR_OK) status = br_node_text(plain, &text, err);

@@ -81,3 +81,9 @@ char *br_token_unquote(const char *start, size_t n) {
   }
   return br_buf_take(&b);
 }
+
+char *br_token_small(char *word) {
+  for (char *c = word; *c; c++)
+    if (*c >= 'A' && *c <= 'Z') *c += 'a' - 'A';
+  return word;
+}

@@ -17,6 +17,7 @@ bool br_token_name(const char **p, char **out);
 /* Behind the bracket that closes the one at p[-1]; *inside_end: before it. NULL: there is none. */
 const char *br_token_close(const char *p, const char **inside_end);
 int br_token_depth(const char *start, size_t n); /* 1: a bracket opens, -1: one closes */
+char *br_token_small(char *word);                /* its letters, in place */
 /* A quoted text or name without its quotes. Free it. */
 char *br_token_unquote(const char *start, size_t n);
 

@@ -13,7 +13,7 @@
 
 #include "base/map.h"
 #include "base/mem.h"
-#include "coordinator/query.h"
+#include "coordinator/session.h"
 #include "coordinator/tokens.h"
 
 #define MOST_DEPTH 8
@@ -32,10 +32,11 @@ typedef struct search {
   bool any; /* some text computes names */
 } search;
 
-static char *small_letters(char *word) {
-  for (char *c = word; *c; c++)
-    if (*c >= 'A' && *c <= 'Z') *c += 'a' - 'A';
-  return word;
+/* The session's texts: variables, then views and macros. */
+static size_t count_texts(const brant_session *s) { return s->variable_texts.count + s->views.count; }
+static const char *text_of(const brant_session *s, size_t i) {
+  size_t n = s->variable_texts.count;
+  return i < n ? s->variable_texts.items[i] : s->views.items[i - n];
 }
 
 /* ---- statements */
@@ -54,7 +55,7 @@ static void take_names(const char **p, subject *s) {
     } else {
       free(s->name);
     }
-    s->name = small_letters(next);
+    s->name = br_token_small(next);
     if (!br_token_take(p, ".")) return;
   }
 }
@@ -72,7 +73,8 @@ static subject subject_of(const char *sql) {
     br_token_take(&p, "exists");
   }
   take_names(&p, &s);
-  if (br_token_take(&p, "rename") && br_token_take(&p, "to") && br_token_name(&p, &s.renamed)) small_letters(s.renamed);
+  if (br_token_take(&p, "rename") && br_token_take(&p, "to") && br_token_name(&p, &s.renamed))
+    br_token_small(s.renamed);
   return s;
 }
 
@@ -109,7 +111,11 @@ static bool is_quoted(const char *t, size_t n) {
   return *t == '\'' || (n > 1 && (*t == '$' || ((*t == 'e' || *t == 'E') && t[1] == '\'')));
 }
 
-/* Behind query or query_table: are the arguments in brackets nothing but texts? They are looked through like others. */
+static bool takes_names(const char *word) {
+  return strcmp(word, "query") == 0 || strcmp(word, "query_table") == 0 || strcmp(word, "getvariable") == 0;
+}
+
+/* Behind a function that takes names: are the arguments in brackets nothing but texts? They are looked through like others. */
 static bool plain_arguments(const char *p) {
   const char *t, *end;
   size_t n;
@@ -137,10 +143,10 @@ static void look_through(search *s, const char *text, int depth) {
   size_t n;
   while (br_token_next(&p, &t, &n)) {
     bool quoted = is_quoted(t, n);
-    char *word = small_letters(quoted ? within(t, n) : br_token_unquote(t, n));
+    char *word = br_token_small(quoted ? within(t, n) : br_token_unquote(t, n));
     bool *flag = br_smap_get(s->named, word);
     if (flag != NULL) *flag = true;
-    if ((strcmp(word, "query") == 0 || strcmp(word, "query_table") == 0) && !plain_arguments(p)) s->any = true;
+    if (takes_names(word) && !plain_arguments(p)) s->any = true;
     free(word);
     if (quoted) look_within(s, t, n, depth);
   }
@@ -160,43 +166,64 @@ static bool is_needed(const search *s, const subject *of) {
   return s->any || is_named(s, of->name) || is_named(s, of->renamed) || is_syntax(of->name);
 }
 
-static void find_needed(search *s, const br_query *q, const subject *subjects, bool *needed) {
+static void find_needed(search *s, const brant_session *of, const subject *subjects, bool *needed) {
   for (bool more = true; more;) {
     more = false;
-    for (size_t i = 0; i < q->n_prelude_views; i++) {
+    for (size_t i = 0; i < count_texts(of); i++) {
       if (needed[i] || !is_needed(s, &subjects[i])) continue;
       needed[i] = more = true;
-      look_through(s, q->prelude_views[i], 0);
+      look_through(s, text_of(of, i), 0);
     }
   }
 }
 
-void br_query_keep_views(br_query *q, const char *sql) {
-  size_t n = q->n_prelude_views, kept = 0;
-  if (n == 0) return;
-  subject *subjects = br_calloc(n, sizeof *subjects);
-  bool *needed = br_calloc(n, sizeof *needed);
-  search s = {.named = br_smap_new(), .flags = br_calloc(3 * n, sizeof *s.flags)};
+/* Why can the text not run in an executor? */
+static const char *only_here(const search *s, const brant_session *of, const bool *needed) {
+  if (of->used_here) return "it is a text of its own, and USE names what this process alone has";
+  if (s->any && of->has_local_tables)
+    return "it is a text of its own that computes names, and this session has tables in its memory";
+  for (size_t i = 0; i < of->schemas.count; i++)
+    if (is_named(s, of->schemas.items[i])) return "it is a text of its own, and names a schema of this process";
+  for (size_t i = 0; i < of->variable_texts.count; i++)
+    if (needed[i] && text_of(of, i)[0] == 0) return "no text tells the value of a variable that it reads";
+  return NULL;
+}
+
+static subject *find_subjects(const brant_session *s, search *all) {
+  size_t n = count_texts(s);
+  subject *subjects = br_calloc(n + 1, sizeof *subjects);
   for (size_t i = 0; i < n; i++) {
-    subjects[i] = subject_of(q->prelude_views[i]);
-    expect(&s, subjects[i].name);
-    expect(&s, subjects[i].renamed);
-    expect(&s, subjects[i].place);
-  }
-  look_through(&s, sql, 0);
-  find_needed(&s, q, subjects, needed);
-  for (size_t i = 0; i < n; i++) {
-    if (needed[i])
-      q->prelude_views[kept++] = q->prelude_views[i];
+    if (i < s->variable_texts.count)
+      subjects[i].name = br_strdup(s->variable_names.items[i]);
     else
-      free(q->prelude_views[i]);
+      subjects[i] = subject_of(text_of(s, i));
+    expect(all, subjects[i].name);
+    expect(all, subjects[i].renamed);
+    expect(all, subjects[i].place);
+  }
+  for (size_t i = 0; i < s->schemas.count; i++) expect(all, s->schemas.items[i]);
+  return subjects;
+}
+
+const char *br_views_needed(const brant_session *s, const char *sql, char ***out, size_t *out_n) {
+  size_t n = count_texts(s);
+  search all = {.named = br_smap_new(), .flags = br_calloc(3 * n + s->schemas.count + 1, sizeof *all.flags)};
+  subject *subjects = find_subjects(s, &all);
+  bool *needed = br_calloc(n + 1, sizeof *needed);
+  look_through(&all, sql, 0);
+  find_needed(&all, s, subjects, needed);
+  const char *why = only_here(&all, s, needed);
+  *out = br_calloc(n + 1, sizeof **out);
+  *out_n = 0;
+  for (size_t i = 0; i < n; i++) {
+    if (needed[i] && why == NULL) (*out)[(*out_n)++] = br_strdup(text_of(s, i));
     free(subjects[i].name);
     free(subjects[i].renamed);
     free(subjects[i].place);
   }
-  q->n_prelude_views = kept;
-  br_smap_free(s.named);
-  free(s.flags);
+  br_smap_free(all.named);
+  free(all.flags);
   free(subjects);
   free(needed);
+  return why;
 }

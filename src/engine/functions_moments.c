@@ -55,6 +55,13 @@ static void combine(duckdb_function_info info, duckdb_aggregate_state *from, duc
   for (idx_t i = 0; i < n; i++) merge((moments *)to[i], (const moments *)from[i]);
 }
 
+/* Is one of its fields NULL? No task gives such a row. */
+static bool has_null(uint64_t *const validity[FIELDS], idx_t row) {
+  bool all = true;
+  for (size_t f = 0; f < FIELDS; f++) all = all && valid(validity[f], row);
+  return !all;
+}
+
 /* The struct's columns: data[0] is of int64_t, the others of double. */
 static void columns(duckdb_vector v, void *data[FIELDS]) {
   for (idx_t f = 0; f < FIELDS; f++) data[f] = duckdb_vector_get_data(duckdb_struct_vector_get_child(v, f));
@@ -63,13 +70,15 @@ static void columns(duckdb_vector v, void *data[FIELDS]) {
 static void update(duckdb_function_info info, duckdb_data_chunk in, duckdb_aggregate_state *states) {
   duckdb_vector v = duckdb_data_chunk_get_vector(in, 0);
   const uint64_t *validity = duckdb_vector_get_validity(v);
+  uint64_t *given[FIELDS];
   void *data[FIELDS];
   (void)info;
   columns(v, data);
+  for (idx_t f = 0; f < FIELDS; f++) given[f] = duckdb_vector_get_validity(duckdb_struct_vector_get_child(v, f));
   const int64_t *n = data[0];
   const double *my = data[1], *mx = data[2], *syy = data[3], *sxx = data[4], *sxy = data[5];
   for (idx_t i = 0, rows = duckdb_data_chunk_get_size(in); i < rows; i++) {
-    if (!valid(validity, i)) continue; /* of a grouping set () without rows */
+    if (!valid(validity, i) || has_null(given, i)) continue; /* of a grouping set () without rows */
     moments one = {.n = n[i], .my = my[i], .mx = mx[i], .syy = syy[i], .sxx = sxx[i], .sxy = sxy[i]};
     merge((moments *)states[i], &one);
   }

@@ -142,7 +142,10 @@ static br_status describe(br_session *s, const char *sql, br_planned *out, bool 
   free(ask);
   *known = false;
   if (status == BR_CANCELLED) return status;
-  if (status != BR_OK) return BR_OK;
+  if (status != BR_OK) {
+    br_error_clear(err); /* it is asked otherwise, and that answer counts */
+    return BR_OK;
+  }
   idx_t n = duckdb_row_count(&r);
   out->names = br_calloc(n + 1, sizeof *out->names);
   out->types = br_calloc(n + 1, sizeof *out->types);

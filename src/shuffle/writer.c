@@ -440,11 +440,10 @@ static br_status write_gathered(thread_state *t, const br_vec *columns, uint32_t
     t->ungatherable = t->gather == NULL;
   }
   if (t->gather == NULL) return write_now(t, columns, rows, bytes, err);
-  uint64_t text_bytes = bytes + measure(&columns[n_columns - 1], rows); /* the last one's are not stored */
-  bool added = br_gather_add(t->gather, columns, rows, text_bytes);
+  bool added = br_gather_add(t->gather, columns, rows);
   if (!added) {
     BR_TRY(scatter_gathered(t, err));
-    added = br_gather_add(t->gather, columns, rows, text_bytes);
+    added = br_gather_add(t->gather, columns, rows);
   }
   if (!added) return write_now(t, columns, rows, bytes, err);
   t->gathered_bytes += bytes;

@@ -88,3 +88,13 @@ def test_out_of_range(both, call):
         both[1].execute(sql)
     with pytest.raises(brantlib.BrantError, match="out of range"):
         both[0].run(sql)
+
+
+def test_moments_by_hand(both):
+    """What no task gives: fields that are NULL. Such a row is left out, whatever lies under the NULL."""
+    fields = ("n", "my", "mx", "syy", "sxx", "sxy")
+    good = "{'n': 2, 'my': 1.5, 'mx': 0.5, 'syy': 0.5, 'sxx': 0.5, 'sxy': 0.5}"
+    rows = ", ".join("({" + ", ".join(f"'{f}': {'NULL' if f == hole else 7}" for f in fields) + "})" for hole in fields)
+    kind = "STRUCT(n BIGINT, my DOUBLE, mx DOUBLE, syy DOUBLE, sxx DOUBLE, sxy DOUBLE)"
+    got = both[0].run(f"SELECT __merge_moments(r::{kind}) AS m FROM (VALUES {rows}, ({good}), (NULL)) t(r)")[0].to_pylist()
+    assert got == [{"m": {"n": 2, "my": 1.5, "mx": 0.5, "syy": 0.5, "sxx": 0.5, "sxy": 0.5}}]

@@ -198,6 +198,35 @@ def test_values_that_no_text_tells(session, con, here, value, kind):
     assert rows[0]["t"] == kind
 
 
+@pytest.mark.parametrize("value, first, second", [
+    ("union_value(k := nextval('counter'))", "1", "2"), ("row(nextval('counter'), 'x')", "(1, x)", "(2, x)"), ("nextval('counter')::VARIANT", "1", "2"),
+    ("[row(nextval('counter'))]", "[(1)]", "[(2)]")])
+def test_calls_whose_values_no_text_tells(session, here, value, first, second):
+    """nextval() is evaluated once for each EXECUTE, whatever its type: DuckDB's own EXECUTE can't, and ends its database over it."""
+    session.run("CREATE OR REPLACE SEQUENCE counter")
+    session.run(f"PREPARE p AS SELECT $1::VARCHAR AS a, $1::VARCHAR = any_value($1::VARCHAR) AS b, count(*) AS n FROM '{here}/facts/*.parquet' GROUP BY ALL")
+    for shown in (first, second):
+        assert session.run(f"EXECUTE p({value})")[0].to_pylist() == [{"a": shown, "b": True, "n": 20000}]
+    assert session.run("SELECT count(*) AS n FROM duckdb_variables() WHERE name LIKE 'brant%'")[0].to_pylist() == [{"n": 0}]
+    session.run("DEALLOCATE p")
+    session.run("DROP SEQUENCE counter")
+
+
+def test_several_statements_at_once(session):
+    """None of them is run: not the first alone, nor the last."""
+    session.run("CREATE OR REPLACE TABLE kept (a INT)")
+    session.run("PREPARE p AS INSERT INTO kept VALUES ($1)")
+    for text in ("EXECUTE p(1); EXECUTE p(2)", "SELECT 1 AS a; SELECT 2 AS a", "EXECUTE p(1); SELECT 2 AS a", "INSERT INTO kept VALUES (1); EXECUTE p(2);",
+                 "EXPLAIN SELECT 1; EXECUTE p(1)", "COPY kept TO '/no/such'; EXECUTE p(1)", "CREATE VIEW one AS SELECT 1; EXECUTE p(1)"):
+        with pytest.raises(brantlib.BrantError, match="several statements at once"):
+            session.run(text)
+    assert session.run("FROM kept")[0].to_pylist() == []
+    session.run("EXECUTE p(1) ; ; -- ;")
+    assert session.run("FROM kept")[0].to_pylist() == [{"a": 1}]
+    session.run("DEALLOCATE p")
+    session.run("DROP TABLE kept")
+
+
 def test_errors_of_prepare(session, here):
     for sql, message in (("PREPARE p AS SELECT nope", "nope"), ("PREPARE p AS SELECT $a, ?", "(?i)mixing"), ("EXECUTE nobody(1)", "nobody"),
                          ("SELECT $1", "parameters without values")):
@@ -223,6 +252,8 @@ def test_command(here):
         "PREPARE p AS SELECT count(*) AS n FROM v WHERE g = $b; EXECUTE p(b := $a)"
     assert brant(*always, "--param", "a:=3", script) == "n\n3\nn\n2500\n"
     assert '= 3::BIGINT' in brant("explain", "--workers", "2", "--param", "a:=3", f"SELECT count(*) FROM {facts} WHERE id = $a")
+    calls = ["sql", "--format", "csv", "--param", "a:=nextval('s')", "--param", "b:=union_value(k := nextval('s'))"]
+    assert brant(*calls, "CREATE SEQUENCE s; SELECT $a AS x, $a AS y, $b IS NULL AS z; SELECT 7 AS w") == "x,y,z\n1,1,false\nw\n7\n"
     assert "no statement has $b" in brant("sql", "--param", "b=1", "SELECT $a", code=2)
     assert "no value for the parameter $c" in brant("sql", "--param", "a=1", "SELECT $a, $c", code=1)
     assert "NAME=TEXT or NAME:=SQL" in brant("sql", "--param", "a", "SELECT $a", code=2)

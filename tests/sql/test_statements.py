@@ -212,6 +212,86 @@ def test_variables(session, here):
     assert whole(session, f"SELECT id FROM read_csv(concat('{here}/text/a', '.csv')) WHERE id > getvariable('least')") == [(499,)]
 
 
+@pytest.fixture(params=["auto", "always"])
+def anywhere(request):
+    with brantlib.Session(workers=2, threads=1, distribute=request.param, settings={"TimeZone": "UTC"}) as s:
+        yield s
+
+
+ITSELF = "SELECT row(1, 'x') AS r, count(*) AS n, any_value({}) AS v FROM '{}/facts/*.parquet' c GROUP BY 1"  # no type text stands for such rows
+
+
+def by_itself(session, here, value):
+    return [r[2] for r in rows(session, ITSELF.format(value, here))]
+
+
+@pytest.mark.parametrize("value, shown", [
+    ("5", 5), ("'it''s '", "it's "), ("(SELECT max(a) FROM in_memory)", 3), ("NULL", None), ("[1, NULL]::INTEGER[]", "[1, NULL]"),
+    ("current_schema()", "main"),
+    ("{'a': [lower('X, ''')]}", "{'a': ['x, \\'']}"), ("union_value(k := 1)", "1"), ("row(1, 'y')", "(1, y)"), ("DATE '2024-02-29'", "2024-02-29"),
+    ("(SELECT count(*) FROM changing)", 1)])
+def test_variables_have_one_value_wherever_they_are_read(anywhere, here, value, shown):
+    """Not the text that it was computed by, which may read what only this process has."""
+    for text in ("CREATE TABLE in_memory AS SELECT 3 AS a", "CREATE TABLE changing AS SELECT 1 AS a", f"SET VARIABLE Val = {value}",
+                 "INSERT INTO changing VALUES (2)", "CREATE VIEW later AS SELECT a FROM in_memory"):
+        anywhere.run(text)
+    read = "getvariable('vAL')" if isinstance(shown, int) or shown is None else "getvariable('vAL')::VARCHAR"
+    assert rows(anywhere, f"SELECT {read} AS v") == [(shown,)]
+    assert rows(anywhere, f"SELECT DISTINCT {read} AS v FROM '{here}/facts/*.parquet'") == [(shown,)]
+    assert by_itself(anywhere, here, read) == [shown]
+    anywhere.run("RESET VARIABLE val")
+    assert by_itself(anywhere, here, "getvariable('val')") == [None]
+
+
+def test_a_random_variable_stays_what_it_is(anywhere, here):
+    anywhere.run("SET VARIABLE chance = random()")
+    got = {rows(anywhere, "SELECT getvariable('chance') AS v")[0][0], *by_itself(anywhere, here, "getvariable('chance')"),
+           *by_itself(anywhere, here, "getvariable('ch' || 'ance')")}
+    assert len(got) == 1
+
+
+@pytest.mark.parametrize("use", ["USE {}", "SET schema = '{}'", "SET search_path = '{}'"])
+def test_a_schema_of_this_process(anywhere, here, use):
+    """Names without a schema are of the one that is used, also on connections beside the session's own; executors have none of it."""
+    count = f"SELECT count(*) AS n FROM '{here}/facts/*.parquet'"
+    for text in ("CREATE TABLE t AS SELECT 1 AS id", "CREATE VIEW v AS SELECT 1 AS id", 'CREATE SCHEMA IF NOT EXISTS "Own"',
+                 "CREATE TABLE own.t AS SELECT 2 AS id", use.format("own"), "CREATE VIEW v AS SELECT 2 AS id", "CREATE VIEW memory.main.w AS SELECT 3 AS id"):
+        anywhere.run(text)
+    assert rows(anywhere, "FROM t") == rows(anywhere, "FROM v") == [(2,)]
+    assert rows(anywhere, count) == [(20000,)]
+    assert by_itself(anywhere, here, "(SELECT max(id) FROM v)") == by_itself(anywhere, here, "2") == [2]
+    anywhere.run(use.format("memory" if use.startswith("USE") else "main"))
+    assert rows(anywhere, "FROM t") == rows(anywhere, "FROM v") == [(1,)]
+    assert rows(anywhere, count) == [(20000,)]
+    for name, value in (("v", 1), ("w", 3), ("own.v", 2), ("'OWN.v'", 2), ("query_table('v')", 1), ("query_table('own' || '.v')", 2)):
+        if name != "'OWN.v'":
+            assert by_itself(anywhere, here, f"(SELECT max(id) FROM {name})") == [value], name
+    with pytest.raises(brantlib.BrantError, match="no_such"):
+        anywhere.run(use.format("no_such"))
+    assert rows(anywhere, count) == [(20000,)]
+
+
+def test_a_computed_name_beside_tables_in_memory(anywhere, here):
+    for text in ("CREATE TABLE t AS SELECT 4 AS id", "CREATE VIEW other AS FROM t", "CREATE VIEW v AS SELECT 5 AS id"):
+        anywhere.run(text)
+    assert by_itself(anywhere, here, "(SELECT max(id) FROM query_table('v' || ''))") == [5]
+    assert by_itself(anywhere, here, "(SELECT max(id) FROM query_table('oth' || 'er'))") == [4]
+
+
+WORDS = ["CREATE TABLE kept (view INT)", "CREATE TABLE kept AS SELECT 1 AS macro", "CREATE TYPE kept AS ENUM ('view')", "CREATE TEMP TABLE kept (function INT)",
+         "CREATE SEQUENCE kept -- a view", "CREATE INDEX kept ON base (view)", "ALTER TABLE base RENAME COLUMN view TO macro",
+                 "CREATE SCHEMA another /* macro */",
+         "COMMENT ON TABLE base IS 'no view'", "COMMENT ON COLUMN base.view IS 'x'", "DROP TABLE base", "ALTER TABLE base ADD COLUMN view2 INT"]
+
+
+@pytest.mark.parametrize("statement", WORDS)
+def test_words_of_other_statements_make_no_views(local, here, statement):
+    """What a statement is about is the word behind CREATE, not one of its names: executors get views and macros, and no tables."""
+    local.run("CREATE TABLE base (view INT, a INT)")
+    local.run(statement)
+    assert [r[1] for r in whole(local, f"SELECT row(1, 'x') AS r, count(*) AS kept, any_value(1) AS base FROM '{here}/facts/*.parquet' GROUP BY 1")] == [20000]
+
+
 def test_the_time_zone_of_the_caller(here, monkeypatch):
     """Executors compute in the zone of the session, not in that of the machine they run on."""
     monkeypatch.setenv("TZ", "Asia/Kolkata")

@@ -141,14 +141,6 @@ static void scatter_case(uint32_t n_parts, uint32_t rows, unsigned null_percent,
 
 #define N_FLAT 29 /* of every_kind, the first */
 
-static uint64_t text_bytes(const fixture *f, uint32_t rows) {
-  uint64_t bytes = 0;
-  for (size_t k = 0; k < f->n; k++)
-    for (uint32_t i = 0; i < rows && f->vecs[k].kind == BR_VEC_STRING; i++)
-      if (!br_vec_is_null(&f->vecs[k], i)) bytes += ((const br_vec_string *)f->vecs[k].data)[i].length;
-  return bytes;
-}
-
 /* Vectors of odd sizes behind each other, scattered at once: the same rows, and nothing points into the vectors. */
 static void gathered_case(uint32_t n_parts, unsigned null_percent, uint64_t seed) {
   static const uint32_t sizes[] = {2048, 1, 63, 64, 1000, 37, 2048, 2048, 700};
@@ -160,11 +152,10 @@ static void gathered_case(uint32_t n_parts, unsigned null_percent, uint64_t seed
   for (uint32_t p = 0; p < n_parts; p++) OK(br_colset_new(f.schema, &parts[p], &err));
   for (int round = 0; round < 2; round++, rows = 0, br_gather_clear(s)) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-      if (!br_gather_add(s, f.vecs, sizes[i], text_bytes(&f, sizes[i]))) break; /* its texts are long */
+      if (!br_gather_add(s, f.vecs, sizes[i])) break; /* its texts are long */
       for (uint32_t k = 0; k < sizes[i]; k++) row_of[rows++] = k;
     }
-    assert_false(br_gather_add(s, f.vecs, BR_GATHER_ROWS - rows + 1, 1)); /* one row too many */
-    assert_false(br_gather_add(s, f.vecs, 1, 64u << 20));                 /* or too much text */
+    if (BR_GATHER_ROWS - rows < 2048) assert_false(br_gather_add(s, f.vecs, BR_GATHER_ROWS - rows + 1));
     assert_int_equal(br_gather_rows(s), rows);
     assert_true(rows > 3000);
     for (size_t k = 0; k < N_FLAT; k++) {
@@ -200,6 +191,34 @@ static void test_gathered(void **state) {
   assert_null(br_gather_new(f.vecs, N_KINDS, UINT64_MAX));         /* nested columns */
   assert_null(br_gather_new(f.vecs, N_FLAT, BR_GATHER_ROWS * 8u)); /* too many bytes */
   drop(&f);
+}
+
+/* What has no long strings has room for all rows, however wide its columns are stored; what has is bounded by its strings. */
+static void test_gathered_room(void **state) {
+  (void)state;
+  static const spec cases[][2] = {{{"narrow", "d:4,1", BR_VEC_FIXED, 2, 16, NULL, NULL, 0}, FIXED("hash", "l", 8)},
+                                  {FIXED("i8", "c", 1), {"flag", "b", BR_VEC_BOOL, 0, 0, NULL, NULL, 0}},
+                                  {TEXT("s"), FIXED("i8", "c", 1)}};
+  char long_text[4000] = "";
+  for (size_t c = 0; c < 3; c++) {
+    fixture f = make(cases[c], 2, BR_GATHER_ROWS / 4, 0, 30 + c);
+    br_gather *s = br_gather_new(f.vecs, 2, 64u << 20);
+    br_vec_string *texts = c == 2 ? (br_vec_string *)(uintptr_t)f.vecs[0].data : NULL;
+    assert_non_null(s);
+    for (uint32_t i = 0; texts != NULL && i < f.rows; i++) texts[i] = (br_vec_string){.length = 12};
+    for (int k = 0; k < 4; k++) assert_true(br_gather_add(s, f.vecs, BR_GATHER_ROWS / 4));
+    assert_int_equal(br_gather_rows(s), BR_GATHER_ROWS);
+    assert_false(br_gather_add(s, f.vecs, 1));
+    br_gather_clear(s);
+    const char *p = long_text;
+    for (uint32_t i = 0; texts != NULL && i < f.rows; i++) {
+      texts[i].length = sizeof long_text;
+      memcpy(texts[i].inlined + 4, &p, sizeof p);
+    }
+    assert_int_equal(br_gather_add(s, f.vecs, f.rows), texts == NULL);
+    br_gather_free(s);
+    drop(&f);
+  }
 }
 
 static void test_scatter(void **state) {
@@ -378,6 +397,7 @@ int main(void) {
       cmocka_unit_test(test_append),
       cmocka_unit_test(test_scatter),
       cmocka_unit_test(test_gathered),
+      cmocka_unit_test(test_gathered_room),
       cmocka_unit_test(test_late_null),
       cmocka_unit_test(test_long_strings),
       cmocka_unit_test(test_zero_columns_and_rows),

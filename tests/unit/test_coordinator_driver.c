@@ -49,7 +49,7 @@ struct fixture {
   pthread_t coord_thread, fake_thread;
   br_events *events;
   br_driver *driver;
-  uint32_t silent_ms;
+  uint32_t silent_ms, slots;
   br_query *query;
   fake fakes[MAX_FAKES];
   size_t n_fakes;
@@ -208,7 +208,7 @@ static void join(void *arg) {
   j.secret = (char *)(uintptr_t)SECRET;
   j.uri = uri;
   j.host_id = (char *)(uintptr_t) "a test";
-  j.slots = 2;
+  j.slots = w->f->slots;
   br_buf b = {0};
   br_pb_pack(&j.base, &b);
   br_flight_action(w->client, "join", b.data, b.len,
@@ -303,7 +303,7 @@ static void stop_listening(void *arg) {
 
 /* ---- the query */
 
-static br_query *make_query(void) {
+static br_query *make_query(uint32_t tasks) {
   static const char *types[] = {"BIGINT"};
   static const br_split_key key[] = {{.text = "t.c0", .hashed_as = "BIGINT"}};
   br_error err;
@@ -336,7 +336,7 @@ static br_query *make_query(void) {
   q->n_runs = 2;
   q->runs = br_calloc(2, sizeof *q->runs);
   for (size_t i = 0; i < 2; i++) q->runs[i].plan = &p->stages[i];
-  q->runs[0].n_tasks = 2;
+  q->runs[0].n_tasks = tasks;
   assert_int_equal(br_query_count_tasks(q, &err), BR_OK);
   return q;
 }
@@ -359,6 +359,7 @@ static void start_driver(void *arg) {
 static int open_with(void **state, uint32_t silent_ms) {
   fixture *f = br_calloc(1, sizeof *f);
   f->silent_ms = silent_ms;
+  f->slots = 2;
   br_error err;
   pthread_mutex_init(&f->lock, NULL);
   pthread_cond_init(&f->changed, NULL);
@@ -366,10 +367,14 @@ static int open_with(void **state, uint32_t silent_ms) {
   f->events = br_events_new();
   br_events_subscribe(f->events, on_event, f);
   if (br_loop_new(&f->coord_loop, &err) != BR_OK || br_loop_new(&f->fake_loop, &err) != BR_OK) return 1;
-  if (pthread_create(&f->coord_thread, NULL, loop_main, f->coord_loop) != 0) return 1;
+  pthread_attr_t small; /* nothing that the driver does grows with the number of tasks on the stack */
+  pthread_attr_init(&small);
+  pthread_attr_setstacksize(&small, 256u << 10);
+  if (pthread_create(&f->coord_thread, &small, loop_main, f->coord_loop) != 0) return 1;
+  pthread_attr_destroy(&small);
   if (pthread_create(&f->fake_thread, NULL, loop_main, f->fake_loop) != 0) return 1;
   on_loop(f, f->coord_loop, start_driver, f);
-  f->query = make_query();
+  f->query = make_query(2);
   *state = f;
   return 0;
 }
@@ -576,6 +581,24 @@ static void out_of_memory_runs_alone_then_in_passes(void **state) {
   assert_string_equal(str(e, "why"), "failed");
 }
 
+/* All that could not be sent fail after one step, one after the other. */
+static void many_messages_are_too_large(void **state) {
+  enum { TASKS = 250 };
+  fixture *f = *state;
+  char *sql = br_malloc(BR_MESSAGE_MAX_BYTES + 1u);
+  memset(sql, ' ', BR_MESSAGE_MAX_BYTES);
+  sql[BR_MESSAGE_MAX_BYTES] = 0;
+  br_query_unref(f->query);
+  f->query = make_query(TASKS);
+  f->query->prelude = br_calloc(1, sizeof *f->query->prelude);
+  f->query->prelude[f->query->n_prelude++] = sql; /* the query's */
+  f->slots = TASKS;
+  new_fake(f);
+  br_driver_submit(f->driver, f->query);
+  assert_string_equal(str(event(f, "query_failed", 0), "code"), "UNSUPPORTED");
+  event(f, "task_failed", TASKS - 1);
+}
+
 int main(void) {
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, open_fixture, close_fixture)
   const struct CMUnitTest tests[] = {
@@ -586,6 +609,7 @@ int main(void) {
       TEST(a_worker_that_refuses_is_lost),
       TEST(a_draining_worker_is_released),
       cmocka_unit_test_setup_teardown(a_worker_that_says_nothing_is_lost, open_impatient, close_fixture),
-      TEST(out_of_memory_runs_alone_then_in_passes)};
+      TEST(out_of_memory_runs_alone_then_in_passes),
+      TEST(many_messages_are_too_large)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -145,8 +145,9 @@ static void wider(br_dist *d, br_drel *r) {
 }
 
 void br_band_number(br_dist *d, br_drel *r, const char *first, const char *last, br_band_rows which, uint32_t bounds) {
+  /* a range has its own rows, whatever frames reach: they may all lie behind or before it */
   static const char *const on[] = {[BR_BAND_OWN] = "t.k0 >= b.c1 AND t.k0 < b.c2",
-                                   [BR_BAND_NEEDED] = "t.k0 >= b.c3 AND t.k0 <= b.c4",
+                                   [BR_BAND_NEEDED] = "t.k0 >= least(b.c1, b.c3) AND t.k0 <= greatest(b.c2, b.c4)",
                                    [BR_BAND_SPAN] = "t.k0 < b.c2 AND t.k1 >= b.c1"};
   size_t m = r->n_columns;
   br_branch *branches = br_arena_alloc(d->arena, r->n_branches * sizeof *branches);
