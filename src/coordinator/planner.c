@@ -226,7 +226,7 @@ static br_status split_files(brant_session *s, br_query *q, br_stage_run *r, siz
   }
   uint64_t bytes = br_snapshot_bytes(snap, NULL, 0);
   bool whole = stay_whole(scan, snap);
-  if (scan->prune != NULL && !whole) br_snapshot_prune(s->db, snap, scan->prune, BR_PRUNE_FILES, &left_out, &bytes);
+  if (scan->prune != NULL && !whole) br_snapshot_prune(s->db, s->source, snap, scan->prune, &left_out, &bytes);
   uint32_t want = choose_splits(s, r->plan, bytes, br_snapshot_files(snap), slots);
   br_split_options o = {.min_splits = want,
                         .max_splits = want,

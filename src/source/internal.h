@@ -19,9 +19,22 @@ typedef struct column_ranges {
   br_range_kind kind;
   br_range *groups; /* [file.n_groups] */
 } column_ranges;
+/* What statistics say of a column in a row group, as DuckDB prints them; NULL: nothing. */
+typedef struct group_bounds {
+  char *least, *greatest;
+  bool all_null;
+} group_bounds;
+typedef struct column_bounds {
+  struct column_bounds *next;
+  char *column;
+  char *stored;          /* its physical type, BR_STORED_TEXT, or NULL: there is no such column */
+  group_bounds groups[]; /* [file.n_groups] */
+} column_bounds;
+#define BR_STORED_TEXT "UTF8"
 typedef struct footer {
   br_file file;
   column_ranges *ranges;
+  column_bounds *bounds; /* of columns that filters were about (prune.c); the thread of the cache alone looks at them */
   bool
       names_meet; /* two columns have one name (but for case): DuckDB calls one of them otherwise, so a name tells nothing */
   _Atomic int refs;
@@ -62,6 +75,22 @@ struct br_snapshot {
   footer **files;
   size_t n;
 };
+
+/* ---- bounds.c: what a condition (br_snapshot_prune) asks of a column */
+typedef struct br_test br_test;
+typedef struct br_pruned_column {
+  const char *name;
+  char kind; /* i, d, t, n, s: integer, date, timestamp, decimal, text */
+  int scale;
+  br_test *test;
+} br_pruned_column;
+/* Those that are understood; in mem. */
+br_pruned_column *br_prune_parse(br_arena *mem, const char *condition, size_t *n);
+/* False: no value of the row group passes. */
+bool br_bounds_possible(const br_pruned_column *c, const char *stored, const group_bounds *g);
+
+/* ---- prune.c */
+void br_footer_bounds_free(footer *f);
 
 /* ---- text_call.c: a call of a CSV or JSON reader, as it was written */
 typedef enum br_text_kind {

@@ -22,7 +22,9 @@ footer *br_footer_ref(footer *f) {
 }
 
 void br_footer_unref(footer *f) {
-  if (f && atomic_fetch_sub(&f->refs, 1) == 1) br_arena_free(f->mem);
+  if (!f || atomic_fetch_sub(&f->refs, 1) != 1) return;
+  br_footer_bounds_free(f);
+  br_arena_free(f->mem);
 }
 
 static void forget_all(br_source *s) {

@@ -109,9 +109,10 @@ uint64_t br_snapshot_range_sql(const br_snapshot *s, const br_sorted_scan *scan,
                                br_buf *out);
 
 /* ---- what filters rule out */
-/* Row groups for which the condition holds, over a row m of parquet_metadata() (one column of one row group); `files` in it stands
- * for the list of files. *out: [file][row group], *bytes: compressed bytes of those that are left. What can't be found out is left in. */
-void br_snapshot_prune(br_session *session, const br_snapshot *s, const char *condition, const char *files, bool ***out,
+/* Row groups none of whose rows can meet the condition: a test of the bounds of columns (br_scan.prune in plan/decompile/decompile.h). *out:
+ * [file][row group], true: left out; *bytes: compressed bytes of those that are left. What can't be found out is left in. Bounds are kept
+ * with the cached footers. */
+void br_snapshot_prune(br_session *session, br_source *source, const br_snapshot *s, const char *condition, bool ***out,
                        uint64_t *bytes);
 void br_prune_free(const br_snapshot *s, bool **left_out);
 /* Append what stands in FROM: read_parquet([...], options) for whole files, or a parenthesised SELECT with file_row_number

@@ -4,6 +4,7 @@ ones are cut. What must not be read is shown by overwriting it: a task that touc
 """
 import gzip
 import json
+import os
 import pathlib
 
 import duckdb
@@ -123,6 +124,24 @@ def test_what_is_left_is_shared_out(plain, folder):
     sql = f"SELECT sum(b) FROM '{folder}/ordered.parquet' WHERE i BETWEEN 20000 AND 30000"
     check(plain, sql)
     assert tasks(plain, sql) == 3
+
+
+def test_bounds_are_read_once_a_file(session, tmp_path):
+    """A footer that is not readable any more, in a file that looks unchanged: who asked it again would know nothing. A file that is changed is
+    another one."""
+    for k in range(2):
+        duckdb.sql(f"COPY (SELECT i, -i AS j FROM range({k * 20480}, {k * 20480 + 20480}) r(i)) TO '{tmp_path}/{k}.parquet' (ROW_GROUP_SIZE 2048)")
+    source, path = f"'{tmp_path}/*.parquet'", tmp_path / "1.parquet"
+    assert tasks(session, f"SELECT i FROM {source} WHERE i > 40000") == 1
+    assert tasks(session, f"SELECT i FROM {source} WHERE j > -10") == 1
+    good, stat = path.read_bytes(), path.stat()
+    path.write_bytes(b"\xee" * (len(good) - 8) + good[-8:])
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert tasks(session, f"SELECT i FROM {source} WHERE i > 39000") == 1
+    assert tasks(session, f"SELECT i FROM {source} WHERE j < -39000 AND i > 100") == 1
+    duckdb.sql(f"COPY (SELECT i, -i AS j FROM range(100000, 120480) r(i)) TO '{path}' (ROW_GROUP_SIZE 2048)")
+    check(session, f"SELECT i FROM {source} WHERE i > 39000 AND i < 100010", f"SELECT i FROM {source} WHERE j BETWEEN -30000 AND -20470")
+    assert tasks(session, f"SELECT i FROM {source} WHERE i > 39000 AND i < 100010") == 1
 
 
 def test_nothing_is_left(session, folder):

@@ -39,6 +39,12 @@ static const char *digits(br_emit *e, u128 n) {
   return br_arena_strdup(e->arena, p);
 }
 
+const char *br_e_whole(br_emit *e, const json_t *x, bool is_unsigned) {
+  u128 n = wide(x);
+  bool negative = !is_unsigned && (n >> 127);
+  return negative ? br_e_fmt(e, "-%s", digits(e, -n)) : digits(e, n);
+}
+
 static const char *integer(br_emit *e, const json_t *x, const char *id) {
   u128 n = wide(x);
   bool negative = id[0] != 'U' && (n >> 127);

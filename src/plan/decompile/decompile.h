@@ -69,7 +69,6 @@ BR_MUST_USE br_status br_emit_constant(const json_t *value, br_buf *out, br_erro
 #define BR_MARKER_BROADCAST "__brant_broadcast"
 bool br_is_marker(const char *function);
 
-#define BR_PRUNE_FILES "__files__"
 /* The source of a scan, for splits: which files or table it reads. */
 typedef enum br_scan_kind { BR_SCAN_PARQUET, BR_SCAN_TABLE, BR_SCAN_WARC, BR_SCAN_DATASET, BR_SCAN_TEXT } br_scan_kind;
 typedef struct br_scan {
@@ -79,8 +78,10 @@ typedef struct br_scan {
   const char *
       options; /* PARQUET, WARC: text after the file list, ", binary_as_string := true" or ""; TEXT: the reader's call */
   const char *catalog, *schema, *table; /* TABLE; table is a DATASET's name */
-  /* PARQUET: which row groups hold no row that passes the scan's filters, a condition over a row m of parquet_metadata();
-   * BR_PRUNE_FILES in it stands for the list of files. NULL: none. */
+  /* PARQUET: what the scan's filters say of the bounds of columns, for br_snapshot_prune: a JSON array, an element a column,
+   * {"column": "c", "kind": "integer" | "date" | "timestamp" | "decimal" | "text", "scale": n, "test": […]}. A test is ["<", "5"] (also <=, >,
+   * >=, =), ["and", test, …] or ["or", test, …]; values are texts: whole numbers, days or microseconds since 1970, decimals without their
+   * point. A row group passes if a value between its bounds may, for each column. NULL: nothing is said. */
   const char *prune;
   bool whole_files_only; /* uses filename or file_index: don't cut inside a file */
   bool unsplittable;

@@ -67,6 +67,9 @@ const json_t *br_e_field_name(const json_t *type, size_t i); /* a JSON string */
 /* ---- constants.c */
 const char *br_e_constant(br_emit *e, const json_t *value, const json_t *type_if_absent);
 
+/* The number in a value of whole numbers, of days or microseconds, or of a decimal without its point. */
+const char *br_e_whole(br_emit *e, const json_t *x, bool is_unsigned);
+
 /* ---- exprs.c */
 const char *br_e_expr(br_emit *e, const json_t *expr, const br_env *env);
 br_texts br_e_exprs(br_emit *e, const json_t *array, const br_env *env);
