@@ -2,8 +2,8 @@
  *
  * DuckDB keeps preserve_insertion_order, disabled_optimizers and explain_output once an instance, and reads them while it
  * plans. The gate lets any number of sessions plan in one mode at a time; the first one of another mode waits until the
- * others have planned (not: executed), then sets the values. The user's own values come back when planning mode is left, or
- * when somebody asks for the default mode.
+ * others have planned (not: executed), then sets the values. The user's own values come back when somebody asks for the default
+ * mode, as every statement of the user's does: queries that are only distributed, one after the other, set nothing in between.
  * Order: enter, prepare, leave. Threads: any. Bounds: the wait ends when the others have planned, or by cancel, which is
  * looked at every WAIT_MS.
  */
@@ -128,11 +128,6 @@ void br_gate_leave(br_session *s) {
   br_gate *g = &s->engine->gate;
   pthread_mutex_lock(&g->mutex);
   BR_ASSERT(g->users > 0);
-  if (--g->users == 0) {
-    br_error err;
-    if (g->mode == BR_MODE_PLANNING && back_to_default(s->engine, &err) != BR_OK)
-      br_log(BR_LOG_ERROR, "the optimizer settings could not be put back: %s", err.message);
-    pthread_cond_broadcast(&g->changed);
-  }
+  if (--g->users == 0) pthread_cond_broadcast(&g->changed);
   pthread_mutex_unlock(&g->mutex);
 }
