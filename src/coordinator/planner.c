@@ -15,7 +15,10 @@
 #include "coordinator/session.h"
 #include "coordinator/tokens.h"
 
-#define SPLIT_LEAST_BYTES (8u << 20) /* compressed; smaller splits cost more to start than they bring */
+#define SPLIT_LEAST_BYTES \
+  (8u << 20) /* compressed, of the columns that are read; less costs more to start than it brings */
+#define SPLIT_LEAST_ROWS 1000000u /* but so many rows do, whatever their bytes */
+#define BYTES_A_WHOLE_BYTE 4u     /* of a split, for each byte that its task reads beside it */
 #define SPLIT_MOST_BYTES (256u << 20)
 #define TEXT_SPLIT_MOST_BYTES (32u << 20) /* a part of a file is held in memory while it is read */
 #define PARTITION_BYTES (96u << 20)       /* of input for each partition of an exchange */
@@ -107,17 +110,35 @@ static bool builds_tables(const br_stage *st) {
   return false;
 }
 
+/* Bytes that each task reads beside its split. */
+static double bytes_read_whole(const br_stage *st) {
+  double bytes = 0;
+  for (size_t i = 0; i < st->n_scans; i++)
+    if ((int)i != st->split_scan && !st->scans[i].cut && st->scans[i].bytes > 0) bytes += st->scans[i].bytes;
+  return bytes;
+}
+
+/* How many splits of `bytes` (of the columns that are read) and `rows` are worth a task each. */
+static uint64_t ideal_splits(const brant_session *s, const br_stage *st, uint64_t bytes, uint64_t rows,
+                             uint32_t slots) {
+  bool building = builds_tables(st);
+  uint64_t most = (uint64_t)slots * (building ? TASKS_PER_SLOT_BUILDING : TASKS_PER_SLOT);
+  uint64_t target = s->settings.split_bytes, whole = (uint64_t)bytes_read_whole(st);
+  if (target > 0) return (bytes + target - 1) / target;
+  target = bytes / most + 1;
+  if (target < SPLIT_LEAST_BYTES) target = SPLIT_LEAST_BYTES;
+  if (target < whole * BYTES_A_WHOLE_BYTE) target = whole * BYTES_A_WHOLE_BYTE;
+  if (target > SPLIT_MOST_BYTES && !building) target = SPLIT_MOST_BYTES;
+  uint64_t ideal = (bytes + target - 1) / target, by_rows = rows / SPLIT_LEAST_ROWS;
+  if (by_rows > most) by_rows = most; /* many rows may be few bytes */
+  return by_rows > ideal && whole == 0 ? by_rows : ideal;
+}
+
 /* How many splits a scan gets. A number that fits the number of files cuts no file (files of a table are mostly of one size):
  * a cut inside costs a row number for every row. */
-static uint32_t choose_splits(const brant_session *s, const br_stage *st, uint64_t bytes, uint64_t files,
+static uint32_t choose_splits(const brant_session *s, const br_stage *st, uint64_t bytes, uint64_t rows, uint64_t files,
                               uint32_t slots) {
-  uint64_t target = s->settings.split_bytes;
-  if (target == 0) {
-    target = bytes / ((uint64_t)slots * (builds_tables(st) ? TASKS_PER_SLOT_BUILDING : TASKS_PER_SLOT)) + 1;
-    if (target < SPLIT_LEAST_BYTES) target = SPLIT_LEAST_BYTES;
-    if (target > SPLIT_MOST_BYTES && !builds_tables(st)) target = SPLIT_MOST_BYTES;
-  }
-  uint64_t ideal = (bytes + target - 1) / target;
+  uint64_t ideal = ideal_splits(s, st, bytes, rows, slots);
   if (st->n_steps > 0 && ideal < (uint64_t)slots * TASKS_PER_SLOT_CALLING)
     ideal = (uint64_t)slots * TASKS_PER_SLOT_CALLING;
   if (ideal < slots) ideal = slots;
@@ -127,6 +148,12 @@ static uint32_t choose_splits(const brant_session *s, const br_stage *st, uint64
     if (files % less == 0 || less % files == 0) return (uint32_t)less;
   }
   return ideal > SPLITS_MOST ? SPLITS_MOST : (uint32_t)ideal;
+}
+
+/* Of all that is left of the files after pruning, the part that the columns are. */
+static uint64_t bytes_read(const br_snapshot *snap, const br_stage_scan *scan, uint64_t left) {
+  uint64_t all = br_snapshot_bytes(snap, NULL, 0);
+  return scan->bytes < 0 || all == 0 ? left : (uint64_t)((double)left * (scan->bytes / (double)all));
 }
 
 /* ---- splits */
@@ -227,7 +254,10 @@ static br_status split_files(brant_session *s, br_query *q, br_stage_run *r, siz
   uint64_t bytes = br_snapshot_bytes(snap, NULL, 0);
   bool whole = stay_whole(scan, snap);
   if (scan->prune != NULL && !whole) br_snapshot_prune(s->db, s->source, snap, scan->prune, &left_out, &bytes);
-  uint32_t want = choose_splits(s, r->plan, bytes, br_snapshot_files(snap), slots);
+  uint64_t all = br_snapshot_bytes(snap, NULL, 0), read = bytes_read(snap, &r->plan->scans[i], bytes);
+  uint64_t rows = all > 0 ? (uint64_t)((double)br_snapshot_rows(snap) * ((double)bytes / (double)all)) : 0;
+  uint32_t want =
+      choose_splits(s, r->plan, s->settings.split_bytes > 0 ? bytes : read, rows, br_snapshot_files(snap), slots);
   br_split_options o = {.min_splits = want,
                         .max_splits = want,
                         .left_out = (const bool *const *)left_out,

@@ -313,6 +313,24 @@ def test_one_large_file_is_cut(plain, tmp_path):
         plain.run("RESET split_bytes")
 
 
+def test_a_task_is_worth_its_start(plain, tmp_path):
+    """By the bytes of the columns that are read, or by the rows; and not where each task would read as much again beside its split."""
+    con, n = duckdb.connect(), 800_000
+    con.execute(f"""COPY (SELECT i % 5 AS narrow, i AS k, repeat('x', 60) || i AS wide FROM range({n}) t(i))
+        TO '{tmp_path}/t.parquet' (COMPRESSION uncompressed, ROW_GROUP_SIZE 20480)""")
+    con.execute(f"COPY (SELECT i // 3000000 AS k FROM range(12000000) t(i)) TO '{tmp_path}/many.parquet'")
+    con.execute(f"""COPY (SELECT i AS k, repeat('y', 60) || i AS name FROM range(100000) t(i))
+        TO '{tmp_path}/beside.parquet' (COMPRESSION uncompressed)""")
+    t, many, beside = (f"'{tmp_path}/{x}.parquet'" for x in ("t", "many", "beside"))
+    wide = f"SELECT max(wide), count(*) FROM {t}"
+    assert tasks(plain, f"SELECT sum(narrow) FROM {t}") == 3  # one a slot
+    assert tasks(plain, wide) > 5
+    assert tasks(plain, f"SELECT sum(k) FROM {many}") > 5
+    joined = f"SELECT max(wide), max(name) FROM {t} t JOIN {beside} b USING (k)"
+    assert tasks(plain, joined) <= 4  # the other file may be broadcast
+    check(plain, wide, f"SELECT sum(narrow) FROM {t}", joined)
+
+
 def test_packed_texts_are_one_part_each(session, tmp_path):
     for i in range(4):
         rows = range(i * 3000, i * 3000 + 3000)
