@@ -205,6 +205,7 @@ void br_driver_free(br_driver *d) {
   }
   br_driver_stop_probes(d);
   br_cluster_free(d->cluster);
+  br_driver_forget_losses(d);
   br_driver_datasets_free(d);
   free(d->secret);
   br_timer_stop(d->tick);

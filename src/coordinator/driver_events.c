@@ -21,40 +21,61 @@ static void on_joined(void *arg, const br_worker *w) {
   br_driver_publish_counts(d);
 }
 
-typedef struct lost_msg {
-  br_driver *d;
+/* A loss that is yet to be handled. */
+struct br_loss_note {
+  struct br_loss_note *next;
+  br_driver *d; /* NULL: it is gone */
   uint32_t worker, incarnation;
   int pid;
   bool expelled;
-} lost_msg;
+};
 
-/* In the loop's next turn: a worker may be lost while actions are carried out. */
-static void handle_lost(void *arg) {
-  lost_msg *m = arg;
-  br_driver *d = m->d;
+static void forget(br_driver *d, const br_loss_note *m) {
+  br_loss_note **at = &d->losses;
+  while (*at != m) at = &(*at)->next;
+  *at = m->next;
+}
+
+void br_driver_forget_losses(br_driver *d) {
+  for (br_loss_note *m = d->losses; m; m = m->next) m->d = NULL; /* the loop still has them */
+  d->losses = NULL;
+}
+
+static void tell_queries(br_driver *d, uint32_t worker) {
   void *v = NULL;
   for (size_t it = 0; br_map_next(d->queries, &it, NULL, &v);) {
     br_query *q = v;
     pthread_mutex_lock(&q->lock);
     q->workers_lost++;
-    if (q->worker_gone != NULL) q->worker_gone(q->gone_arg, m->worker);
+    if (q->worker_gone != NULL) q->worker_gone(q->gone_arg, worker);
     pthread_mutex_unlock(&q->lock);
   }
-  br_event e = {.kind = BR_EV_WORKER_LOST, .worker = m->worker, .incarnation = m->incarnation};
-  if (!m->expelled) {
-    br_losses *before = br_losses_of_worker(d, m->worker);
-    br_driver_step(d, &e);
-    br_losses_tell(d, before, "its worker is lost");
+}
+
+/* In the loop's next turn: a worker may be lost while actions are carried out. The driver may be freed before. */
+static void handle_lost(void *arg) {
+  br_loss_note *m = arg;
+  br_driver *d = m->d;
+  if (d != NULL) {
+    forget(d, m);
+    tell_queries(d, m->worker);
+    br_event e = {.kind = BR_EV_WORKER_LOST, .worker = m->worker, .incarnation = m->incarnation};
+    if (!m->expelled) {
+      br_losses *before = br_losses_of_worker(d, m->worker);
+      br_driver_step(d, &e);
+      br_losses_tell(d, before, "its worker is lost");
+    }
+    br_driver_publish_counts(d);
+    if (d->worker_lost != NULL) d->worker_lost(d->lost_arg, m->pid);
   }
-  br_driver_publish_counts(d);
-  if (d->worker_lost != NULL) d->worker_lost(d->lost_arg, m->pid);
   free(m);
 }
 
 static void on_lost(void *arg, const br_worker *w, bool expelled) {
   br_driver *d = arg;
-  lost_msg *m = br_malloc(sizeof *m);
-  *m = (lost_msg){d, w->id, w->incarnation, w->pid, expelled};
+  br_loss_note *m = br_malloc(sizeof *m);
+  *m = (br_loss_note){d->losses, d, w->id, w->incarnation, w->pid, expelled};
+  d->losses = m;
   br_loop_post(d->loop, handle_lost, m);
 }
 

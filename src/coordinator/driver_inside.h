@@ -35,7 +35,8 @@ struct br_driver {
   bool stepping, failing;        /* in br_driver_step; in br_driver_fail_refused */
   char *secret;
   uint32_t probe_ms, silent_ms;
-  struct br_probe *probes; /* under way */
+  struct br_probe *probes;     /* under way */
+  struct br_loss_note *losses; /* workers whose loss the loop is to handle in its next turn */
   void (*worker_lost)(void *arg, int pid);
   void *lost_arg;
 
@@ -109,5 +110,7 @@ void br_driver_tell_kept(br_driver *d, br_query *q, uint32_t worker);
 
 /* driver_events.c */
 br_cluster_handlers br_driver_handlers(br_driver *d);
+typedef struct br_loss_note br_loss_note;
+void br_driver_forget_losses(br_driver *d); /* the driver ends: what the loop still has of them does nothing */
 
 #endif

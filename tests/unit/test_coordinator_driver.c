@@ -18,6 +18,7 @@
 #include "base/mem.h"
 #include "base/util.h"
 #include "coordinator/driver.h"
+#include "coordinator/driver_inside.h"
 
 #define SECRET "the-secret-of-this-test"
 #define WAIT_S 30
@@ -599,6 +600,25 @@ static void many_messages_are_too_large(void **state) {
   event(f, "task_failed", TASKS - 1);
 }
 
+/* A connection closes, and in the same turn of the loop the session does. */
+static void lose_and_end(void *arg) {
+  fixture *f = arg;
+  br_cluster_handlers h = br_driver_handlers(f->driver);
+  for (uint32_t w = 1; w <= 2; w++) h.lost(h.arg, br_cluster_find(f->driver->cluster, w), false);
+  br_driver_free(f->driver);
+  f->driver = NULL;
+}
+
+static void a_loss_outlives_the_driver(void **state) {
+  fixture *f = *state;
+  new_fake(f);
+  new_fake(f);
+  on_loop(f, f->coord_loop, lose_and_end, f);
+  br_loop_stop(f->coord_loop);
+  pthread_join(f->coord_thread, NULL); /* it has run what was posted, or br_loop_free does */
+  assert_int_equal(pthread_create(&f->coord_thread, NULL, loop_main, f->coord_loop), 0);
+}
+
 int main(void) {
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, open_fixture, close_fixture)
   const struct CMUnitTest tests[] = {
@@ -610,6 +630,7 @@ int main(void) {
       TEST(a_draining_worker_is_released),
       cmocka_unit_test_setup_teardown(a_worker_that_says_nothing_is_lost, open_impatient, close_fixture),
       TEST(out_of_memory_runs_alone_then_in_passes),
-      TEST(many_messages_are_too_large)};
+      TEST(many_messages_are_too_large),
+      TEST(a_loss_outlives_the_driver)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
