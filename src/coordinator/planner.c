@@ -507,61 +507,6 @@ static bool choose_eager(const brant_session *s, uint64_t bytes) {
   return s->options.mode == BRANT_MODE_EAGER;
 }
 
-/* The type with every ENUM('a', 'b') in it written as VARCHAR. */
-static const char *enum_as_varchar(br_arena *a, const char *type) {
-  br_buf b = {0};
-  while (*type != 0) {
-    if (strncmp(type, "ENUM(", 5) != 0) {
-      br_buf_char(&b, *type++);
-      continue;
-    }
-    br_buf_str(&b, "VARCHAR");
-    bool quoted = false;
-    for (type += 5; *type != 0 && (quoted || *type != ')'); type++)
-      if (*type == '\'') quoted = !quoted;
-    if (*type != 0) type++;
-  }
-  const char *out = br_arena_strdup(a, br_buf_cstr(&b));
-  br_buf_free(&b);
-  return out;
-}
-
-/* One stage of one task that runs the caller's own text. */
-static br_stages *whole_query(const char *sql, const br_planned *planned, const char *why) {
-  br_arena *a = br_arena_new();
-  br_stages *out = br_arena_alloc(a, sizeof *out);
-  out->arena = a;
-  out->whole_query_reason = br_arena_strdup(a, why);
-  out->n_stages = 1;
-  br_stage *st = out->stages = br_arena_alloc(a, sizeof *st);
-  br_buf b = {0};
-  br_buf_str(&b, "SELECT ");
-  const char **types = br_arena_alloc(a, (planned->columns + 1) * sizeof *types);
-  for (size_t i = 0; i < planned->columns; i++) {
-    /* enums are stored as VARCHAR, like in every other result */
-    bool is_enum = strstr(planned->types[i], "ENUM(") != NULL;
-    types[i] = enum_as_varchar(a, planned->types[i]);
-    br_buf_printf(&b, is_enum ? "%sCAST(c%zu AS %s) AS c%zu" : "%sc%zu", i ? ", " : "", i, types[i], i);
-  }
-  br_buf_printf(&b, " FROM (%s\n) AS whole(", sql);
-  for (size_t i = 0; i < planned->columns; i++) br_buf_printf(&b, "%sc%zu", i ? ", " : "", i);
-  br_buf_str(&b, ")");
-  *st = (br_stage){.sql = br_arena_strdup(a, br_buf_cstr(&b)),
-                   .types = types,
-                   .n_columns = planned->columns,
-                   .split_scan = -1,
-                   .rule = BR_TASKS_ONE,
-                   .output = BR_EX_RESULT,
-                   .partitions = 1,
-                   .ordered_output = true,
-                   .rows = -1,
-                   .bytes = -1,
-                   .one_task_reason = out->whole_query_reason,
-                   .label = "the whole query"};
-  br_buf_free(&b);
-  return out;
-}
-
 static br_status fill_query(brant_session *s, br_query *q, br_stages *stages, uint32_t slots, br_error *err) {
   q->stages = stages;
   q->n_runs = stages->n_stages;
@@ -606,8 +551,8 @@ static br_status cut(brant_session *s, br_plan *plan, const char *sql, const br_
       br_stages_free(stages);
       return err->code;
     }
-    *out =
-        whole_query(sql, planned, stages->whole_query_reason ? stages->whole_query_reason : "the plan has no stages");
+    *out = br_whole_query(sql, planned,
+                          stages->whole_query_reason ? stages->whole_query_reason : "the plan has no stages");
     br_stages_free(stages);
     return BR_OK;
   }
@@ -688,10 +633,11 @@ static br_status distribute_query(brant_session *s, br_plan *plan, br_planned *p
   if (slots == 0) slots = 1;
   br_stages *stages = NULL;
   if (plan == NULL)
-    stages = whole_query(p->sql, planned, planned->refused);
+    stages = br_whole_query(p->sql, planned, planned->refused);
   else if (!calls && s->options.distribute == BRANT_DISTRIBUTE_AUTO && slots == 1 && s->writable.count == 0 &&
            !reads_dataset(s, plan, plan->root, false))
-    stages = whole_query(p->sql, planned, "there is one executor, and DuckDB with all of its threads needs no stages");
+    stages =
+        br_whole_query(p->sql, planned, "there is one executor, and DuckDB with all of its threads needs no stages");
   else
     BR_TRY(cut(s, plan, p->sql, planned, bytes, slots, calls, &stages, err));
   if (plan != NULL && stages->whole_query_reason != NULL &&

@@ -156,6 +156,9 @@ BR_MUST_USE br_status br_summarize_spread(brant_session *s, const char *sql, siz
  * executor; NULL: it can. */
 const char *br_views_needed(const brant_session *s, const char *sql, char ***out, size_t *n);
 
+/* whole_query.c. In an arena of its own: br_stages_free. */
+br_stages *br_whole_query(const char *sql, const br_planned *planned, const char *why);
+
 /* How one statement will run. */
 typedef struct br_prepared {
   bool local;            /* in this process */
