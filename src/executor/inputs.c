@@ -84,6 +84,7 @@ static br_status open_reader(br_einput *in, const Brant__Pb__ResolvedInput *r, u
                          .remote = remote,
                          .n_remote = r->n_remote,
                          .ordered = in->pb->ordered,
+                         .map_peers = true,
                          .buffer_bytes = buffer_bytes,
                          .secret = t->x->secret[0] ? t->x->secret : NULL,
                          .retry = FETCH_TRIES, /* a task may be here before its peers have heard of the outputs */

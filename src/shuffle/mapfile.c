@@ -168,6 +168,12 @@ uint32_t br_mapfile_refs(const br_mapfile *f) { return atomic_load(&f->refs); }
 bool br_mapfile_in_memory(const br_mapfile *f) { return f->in_memory; }
 int br_mapfile_fd(const br_mapfile *f) { return f->fd; }
 
+void br_mapfile_close_fd(br_mapfile *f) {
+  BR_ASSERT(f->in_memory);
+  close(f->fd);
+  f->fd = -1;
+}
+
 br_attempt_id br_mapfile_id(const br_mapfile *f) {
   return (br_attempt_id){
       .query = f->t.query, .stage = f->t.stage, .task = f->t.task, .attempt = (uint16_t)f->t.attempt};

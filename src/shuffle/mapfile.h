@@ -13,6 +13,7 @@
 #include "shuffle/shuffle.h"
 
 #define BR_MAPFILE_ALIGN_BYTES 64u
+#define BR_MAPFILE_MEMFD_NAME "brant-map-output" /* of an output in memory, as /proc shows it */
 #define BR_MAPFILE_HEADER_BYTES 64u
 #define BR_MAPFILE_VERSION 1u
 #define BR_MAPFILE_MAX_PARTITIONS (1u << 20)
@@ -57,6 +58,8 @@ uint64_t br_mapfile_bytes(const br_mapfile *f);
 uint32_t br_mapfile_refs(const br_mapfile *f); /* 1: the caller's own is the only one, and can't be copied meanwhile */
 bool br_mapfile_in_memory(const br_mapfile *f);
 int br_mapfile_fd(const br_mapfile *f); /* borrowed */
+/* Only the mapping stays: for who reads many outputs. In memory, and not shared yet. */
+void br_mapfile_close_fd(br_mapfile *f);
 /* Called once, when the last reference is gone and the memory given back. At most one, set before the file is shared. */
 void br_mapfile_on_free(br_mapfile *f, void (*fn)(void *arg), void *arg);
 /* A chunk of the output that `id` wrote (or writes) into fd, into fresh aligned memory; verified. Any thread. */

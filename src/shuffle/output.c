@@ -95,7 +95,7 @@ static br_status open_shared(br_output *w, const char *dir, br_error *err) {
 }
 
 static br_status open_memory(br_output *w, br_error *err) {
-  w->fd = memfd_create("brant-map-output", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  w->fd = memfd_create(BR_MAPFILE_MEMFD_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   return w->fd >= 0 ? BR_OK : br_fail_errno(err, errno, BR_BLAME_TASK, "cannot create memory for a map output");
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a task reads of a stage's outputs: open → next, until it gives NULL → free. Local outputs are mapped or read by the
- * caller; remote ones come through reader_remote.c, one stream a worker, and wait here undecoded. Decoding happens on the
- * thread that calls next, so that it scales with the callers.
+ * caller; remote ones come through reader_remote.c, one stream a worker, and wait here undecoded, or are mapped like local ones where
+ * they lie in a peer's memory on this host (map_peers). Decoding happens on the thread that calls next, so that it scales with the callers.
  *
  * Unordered: what has arrived first, else the next local chunk, else wait. Ordered: a merge by map number of the local
  * outputs and the streams, each of which is sorted by map; a chunk goes out once no stream can bring a smaller map.
@@ -44,6 +44,12 @@ static int by_map(const void *x, const void *y) {
 static br_status local_error(const local_source *l, br_error *err) {
   br_attempt_id id = br_mapfile_id(l->file);
   br_error cause = *err;
+  if (l->from != NULL) {
+    cause.has_lost = true;
+    cause.lost = (br_map_output_id){.made_by = id};
+    br_reader_fetch_error(l->from, &cause, err);
+    return BR_FETCH;
+  }
   br_fail(err, BR_FETCH, BR_BLAME_FETCH, "cannot read the output of task %u of stage %u on this node: %s", id.task,
           id.stage, cause.message);
   err->has_lost = true;
@@ -53,15 +59,15 @@ static br_status local_error(const local_source *l, br_error *err) {
 }
 
 /* `before`: an output whose schema was found right, or NULL. */
-static br_status check_local(const br_reader *r, const local_source *l, const local_source *before, br_error *err) {
+static br_status check_file(const br_reader *r, const br_mapfile *f, const br_mapfile *before, br_error *err) {
   const void *head, *known;
   size_t bytes, known_bytes;
-  if (r->last > br_mapfile_partitions(l->file))
+  if (r->last > br_mapfile_partitions(f))
     return br_fail(err, BR_CORRUPT, BR_BLAME_INTERNAL, "it has %u partitions, up to %u are asked for",
-                   br_mapfile_partitions(l->file), r->last);
-  br_mapfile_schema(l->file, &head, &bytes);
+                   br_mapfile_partitions(f), r->last);
+  br_mapfile_schema(f, &head, &bytes);
   if (before != NULL) {
-    br_mapfile_schema(before->file, &known, &known_bytes);
+    br_mapfile_schema(before, &known, &known_bytes);
     if (bytes == known_bytes && memcmp(head, known, bytes) == 0) return BR_OK;
   }
   br_schema *schema = NULL;
@@ -75,8 +81,11 @@ static br_status check_local(const br_reader *r, const local_source *l, const lo
   return same ? BR_OK : BR_CORRUPT;
 }
 
+br_status br_reader_check_file(const br_reader *r, br_mapfile *f, br_error *err) { return check_file(r, f, NULL, err); }
+
 static br_status open_local(br_reader *r, const br_reader_options *o, br_error *err) {
-  r->local = br_calloc(o->n_local + 1, sizeof *r->local);
+  r->local_capacity = o->n_local + 1;
+  r->local = br_calloc(r->local_capacity, sizeof *r->local);
   for (size_t i = 0; i < o->n_local; i++) {
     if (o->local[i].map < r->map_first || o->local[i].map >= r->map_last) continue;
     r->local[r->n_local++] = (local_source){.file = br_mapfile_ref(o->local[i].file), .map = o->local[i].map};
@@ -84,7 +93,7 @@ static br_status open_local(br_reader *r, const br_reader_options *o, br_error *
   qsort(r->local, r->n_local, sizeof *r->local, by_map);
   for (size_t i = 0; i < r->n_local; i++) {
     local_source *l = &r->local[i];
-    if (check_local(r, l, i > 0 ? l - 1 : NULL, err) != BR_OK) return local_error(l, err);
+    if (check_file(r, l->file, i > 0 ? l[-1].file : NULL, err) != BR_OK) return local_error(l, err);
     l->n = br_mapfile_find(l->file, r->first, r->last, &l->chunks);
   }
   return BR_OK;
@@ -122,6 +131,7 @@ br_status br_reader_open(const br_reader_options *o, br_reader **out, br_error *
   r->map_first = o->map_first;
   r->map_last = o->map_last > 0 ? o->map_last : UINT32_MAX;
   r->ordered = o->ordered;
+  r->map_peers = o->map_peers && !o->ordered;
   r->secret = o->secret != NULL ? br_strdup(o->secret) : NULL;
   r->retry = o->retry;
   r->retry_ms = o->retry_ms > 0 ? o->retry_ms : RETRY_MS_DEFAULT;
@@ -158,6 +168,9 @@ void br_reader_unref(br_reader *r) {
       s->first = m->next;
       br_message_free(m);
     }
+    br_remote_forget_opened(s);
+    free(s->opened);
+    free(s->opened_maps);
     free(s->uri);
   }
   for (size_t i = 0; i < r->n_local; i++) br_mapfile_unref(r->local[i].file);
@@ -220,7 +233,7 @@ br_reader_stats br_reader_stats_now(br_reader *r) {
 typedef struct taken {
   remote_source *from; /* with message */
   message *message;
-  local_source *local; /* with chunk */
+  local_source local; /* with chunk */
   const br_chunk *chunk;
   bool end;
 } taken;
@@ -230,7 +243,7 @@ static local_source *local_head(br_reader *r) {
   return r->local_at < r->n_local ? &r->local[r->local_at] : NULL;
 }
 
-static taken take_local(local_source *l) { return (taken){.local = l, .chunk = &l->chunks[l->at++]}; }
+static taken take_local(local_source *l) { return (taken){.local = *l, .chunk = &l->chunks[l->at++]}; }
 
 static taken take_message(remote_source *s) {
   br_reader *r = s->r;
@@ -338,15 +351,16 @@ static br_status decode_message(br_reader *r, const taken *t, br_batch **out, br
 static br_status decode_local(br_reader *r, const taken *t, br_batch **out, br_error *err) {
   const void *head;
   br_ipc_body body;
-  if (br_mapfile_chunk(t->local->file, t->chunk, &head, &body, err) != BR_OK ||
+  if (br_mapfile_chunk(t->local.file, t->chunk, &head, &body, err) != BR_OK ||
       br_ipc_decode_batch(r->schema, head, t->chunk->head_bytes, body, out, err) != BR_OK)
-    return err->code == BR_OUT_OF_MEMORY ? BR_OUT_OF_MEMORY : local_error(t->local, err);
+    return err->code == BR_OUT_OF_MEMORY ? BR_OUT_OF_MEMORY : local_error(&t->local, err);
   if ((uint64_t)br_batch_rows(*out) != t->chunk->rows) {
     br_batch_unref(*out);
     br_fail(err, BR_CORRUPT, BR_BLAME_WORKER, "a chunk has not the number of rows that the index names");
-    return local_error(t->local, err);
+    return local_error(&t->local, err);
   }
   r->stat_bytes += br_chunk_stored_bytes(t->chunk);
+  if (t->local.from != NULL) r->stat_remote_bytes += br_chunk_stored_bytes(t->chunk);
   return BR_OK;
 }
 

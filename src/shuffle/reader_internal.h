@@ -34,6 +34,11 @@ typedef struct remote_source {
   bool schema_seen, end_seen;
   uint64_t chunks, rows, active_ms; /* active_ms: when something came or was given back */
   br_wire_end end;
+  br_mapfile *
+      *opened; /* outputs in the worker's memory, mapped here; the reader's local sources once the stream is complete */
+  uint32_t *opened_maps;
+  size_t n_opened, opened_capacity, opened_maps_capacity;
+  bool no_memory; /* it could not be mapped: all of it is fetched */
 
   /* under r->lock */
   message *first, *last;
@@ -45,6 +50,7 @@ typedef struct remote_source {
 typedef struct local_source {
   br_mapfile *file;
   uint32_t map;
+  const remote_source *from; /* whose memory it is; NULL: this node's */
   const br_chunk *chunks;
   size_t n, at; /* at: under r->lock */
 } local_source;
@@ -55,11 +61,12 @@ struct br_reader {
   br_schema *schema;
   uint64_t query;
   uint32_t stage, table_version, first, last, map_first, map_last;
-  bool ordered;
+  bool ordered, map_peers;
   char *secret;
   uint32_t retry, retry_ms, silent_ms, window_bytes, max_streams;
-  local_source *local; /* sorted by map */
-  size_t n_local;
+  /* Sorted by map. Under lock once it's open: unordered, mapped outputs of remote sources come behind, and it may move. */
+  local_source *local;
+  size_t n_local, local_capacity;
   remote_source *remote;
   size_t n_remote;
   struct br_files *files; /* the sources are files of a shared directory (files_reader.c), else NULL */
@@ -83,6 +90,9 @@ void br_reader_fail(br_reader *r, const br_error *err);
 /* Make *err out of `cause`: BR_FETCH, naming the worker. */
 void br_reader_fetch_error(const remote_source *s, const br_error *cause, br_error *err);
 void br_message_free(message *m);
+/* Is it an output that this reader can read? */
+BR_MUST_USE br_status br_reader_check_file(const br_reader *r, br_mapfile *f, br_error *err);
+void br_remote_forget_opened(remote_source *s);
 
 /* loop thread; arg: the reader, with a reference that they drop */
 void br_remote_start(void *reader);

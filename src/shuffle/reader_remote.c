@@ -6,6 +6,8 @@
  * Everything that comes is checked before it's queued: the schema against the expected one, map and partition numbers
  * against the range, the order of maps, and at the end the numbers of outputs, chunks and rows against the end mark
  * (wire.h). A stream that ends well without an end mark is a failure: an answer is never silently short.
+ * What the worker of this host tells the place of in its memory (wire.h, br_wire_memory) is mapped as that arrives, and becomes a local
+ * source once the stream is complete; what can't be mapped is fetched: the worker is asked again, at once.
  * Threads: loop thread; what next() sees is under the reader's lock.
  * Bounds: see reader.c; a silent source fails after silent_ms; tries: retry, pauses doubling from retry_ms.
  */
@@ -15,6 +17,7 @@
 #include "base/util.h"
 #include "proto/proto.h"
 #include "shuffle/clients.h"
+#include "shuffle/peer_memory.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,10 +64,27 @@ static void source_closed(remote_source *s) {
   s->closed = true;
 }
 
+void br_remote_forget_opened(remote_source *s) {
+  while (s->n_opened > 0) br_mapfile_unref(s->opened[--s->n_opened]);
+}
+
+/* Under lock. */
+static void adopt_opened(remote_source *s) {
+  br_reader *r = s->r;
+  for (size_t i = 0; i < s->n_opened; i++) {
+    local_source l = {.file = s->opened[i], .map = s->opened_maps[i], .from = s};
+    l.n = br_mapfile_find(l.file, r->first, r->last, &l.chunks);
+    br_grow((void **)&r->local, &r->local_capacity, r->n_local, sizeof *r->local);
+    r->local[r->n_local++] = l;
+  }
+  s->n_opened = 0;
+}
+
 static void source_done(remote_source *s) {
   br_reader *r = s->r;
   source_closed(s);
   pthread_mutex_lock(&r->lock);
+  adopt_opened(s);
   s->done = true;
   r->remote_done++;
   pthread_cond_broadcast(&r->wake);
@@ -154,15 +174,56 @@ static bool is_alive_message(const void *app, size_t app_bytes, size_t body_byte
   return a.mark_map == BR_WIRE_END_MARK && a.mark_partition == BR_WIRE_ALIVE_MARK;
 }
 
+/* ---- what lies in the worker's memory */
+static void fetch_instead(remote_source *s, const br_error *why);
+
+static bool is_that_output(const remote_source *s, const br_wire_memory *m, const br_mapfile *f) {
+  br_attempt_id id = br_mapfile_id(f);
+  return id.query == s->r->query && id.stage == s->r->stage && id.task == m->map;
+}
+
+static void take_place(remote_source *s, const br_wire_memory *m) {
+  br_reader *r = s->r;
+  br_mapfile *f = NULL;
+  br_error why = {0};
+  if (!r->map_peers || s->no_memory || !s->schema_seen || s->chunks > 0 || s->n_opened >= s->outputs ||
+      m->map < r->map_first || m->map >= r->map_last) {
+    bad(s, "a place in its memory that was not asked for");
+    return;
+  }
+  br_status status = br_peer_memory_open(m, &f, &why);
+  if (status == BR_OK && !is_that_output(s, m, f))
+    status = br_fail(&why, BR_CORRUPT, BR_BLAME_WORKER, "the output in its memory is another one");
+  if (status == BR_OK) status = br_reader_check_file(r, f, &why);
+  if (status != BR_OK) {
+    br_mapfile_unref(f);
+    fetch_instead(s, &why);
+    return;
+  }
+  br_grow((void **)&s->opened, &s->opened_capacity, s->n_opened, sizeof *s->opened);
+  br_grow((void **)&s->opened_maps, &s->opened_maps_capacity, s->n_opened, sizeof *s->opened_maps);
+  s->opened[s->n_opened] = f;
+  s->opened_maps[s->n_opened++] = m->map;
+}
+
+static bool is_place(const void *app, size_t app_bytes, size_t body_bytes, br_wire_memory *m) {
+  if (app_bytes != sizeof *m || body_bytes != 0) return false;
+  memcpy(m, app, sizeof *m);
+  return m->mark_map == BR_WIRE_END_MARK && m->mark_partition == BR_WIRE_MEMORY_MARK;
+}
+
 static void on_data(void *arg, const void *head, size_t head_bytes, const void *app, size_t app_bytes, void *body,
                     size_t body_bytes) {
   remote_source *s = arg;
   br_wire_chunk tag;
+  br_wire_memory place;
   s->active_ms = br_now_ms();
   if (s->end_seen) {
     bad(s, "data behind its end mark");
   } else if (head_bytes == 0 && is_alive_message(app, app_bytes, body_bytes)) {
     /* that it came is all that it says */
+  } else if (head_bytes == 0 && is_place(app, app_bytes, body_bytes, &place)) {
+    take_place(s, &place);
   } else if (head_bytes == 0) {
     if (app_bytes == sizeof s->end && body_bytes == 0) {
       memcpy(&s->end, app, sizeof s->end);
@@ -183,12 +244,17 @@ static void on_data(void *arg, const void *head, size_t head_bytes, const void *
 
 /* The stream ended well: was it all? */
 static bool complete(const remote_source *s, br_error *cause) {
-  if (s->end_seen && s->end.outputs == s->outputs && s->end.chunks == s->chunks && s->end.rows == s->rows) return true;
+  if (s->end_seen && s->end.outputs == s->outputs && s->end.in_memory == s->n_opened && s->end.chunks == s->chunks &&
+      s->end.rows == s->rows)
+    return true;
   if (!s->end_seen)
     br_fail(cause, BR_FETCH, BR_BLAME_FETCH, "its answer broke off after %" PRIu64 " chunks", s->chunks);
   else if (s->end.outputs != s->outputs)
     br_fail(cause, BR_FETCH, BR_BLAME_FETCH, "it has %" PRIu32 " of the %" PRIu32 " map outputs that it should have",
             s->end.outputs, s->outputs);
+  else if (s->end.in_memory != s->n_opened)
+    br_fail(cause, BR_FETCH, BR_BLAME_FETCH, "it told the places of %zu of %" PRIu32 " map outputs in its memory",
+            s->n_opened, s->end.in_memory);
   else
     br_fail(cause, BR_FETCH, BR_BLAME_FETCH,
             "%" PRIu64 " of %" PRIu64 " chunks arrived (%" PRIu64 " of %" PRIu64 " rows)", s->chunks, s->end.chunks,
@@ -230,6 +296,8 @@ static void make_ticket(const remote_source *s, br_buf *out) {
   ticket.incarnation = s->incarnation;
   ticket.secret = r->secret != NULL ? r->secret : (char *)"";
   ticket.ordered = r->ordered;
+  ticket.by_memory =
+      r->map_peers && !s->no_memory && strncmp(s->uri, "unix:", 5) == 0; /* same host: coordinator/cluster.c */
   br_pb_pack(&ticket.base, out);
 }
 
@@ -240,6 +308,7 @@ static void start_source(remote_source *s) {
   s->started = true;
   s->schema_seen = s->end_seen = false;
   s->chunks = s->rows = 0;
+  br_remote_forget_opened(s);
   s->active_ms = br_now_ms();
   r->streams++;
   if (br_client_get(r->loop, s->uri, r->secret, r->window_bytes, &s->client, &cause) != BR_OK) {
@@ -270,6 +339,15 @@ static void try_again(void *arg) {
   br_timer_stop(s->retry_timer);
   s->retry_timer = NULL;
   start_source(s);
+}
+
+/* Nothing of the stream was queued yet. */
+static void fetch_instead(remote_source *s, const br_error *why) {
+  br_log(BR_LOG_DEBUG, "outputs of worker %" PRIu32 " are fetched, not mapped: %s", s->worker, why->message);
+  close_stream(s);
+  s->connecting = false;
+  s->no_memory = true;
+  s->retry_timer = br_timer_start(s->r->loop, 0, 0, try_again, s);
 }
 
 /* Drop what arrived; false: some of it was delivered already. */

@@ -131,6 +131,8 @@ BR_MUST_USE br_status br_store_add(br_store *s, const br_attempt_id *id, br_map_
 br_mapfile *br_store_get(br_store *s, uint64_t query, uint32_t stage, uint32_t task, uint16_t attempt);
 /* For fd passing to executors: a dup of the output's fd. -1: not here. */
 int br_store_fd(br_store *s, const br_attempt_id *id, bool *in_memory, uint64_t *file_bytes);
+/* `f` is about to be mapped by another process, as if its descriptor had been passed. False: the store has it in memory no more. */
+bool br_store_lend(br_store *s, const br_mapfile *f);
 /* Exactly this attempt's output; a newer one of the same task stays. */
 void br_store_drop_output(br_store *s, const br_attempt_id *id);
 void br_store_drop_stage(br_store *s, uint64_t query, uint32_t stage);
@@ -176,7 +178,9 @@ typedef struct br_reader_options {
   size_t n_local;
   const br_read_remote *remote;
   size_t n_remote;
-  bool ordered;          /* map by map, chunk by chunk */
+  bool ordered; /* map by map, chunk by chunk */
+  bool
+      map_peers; /* outputs in the memory of remote sources on this host may be mapped: batches then keep that memory */
   uint64_t buffer_bytes; /* bound of fetched, undelivered bytes */
   const char *secret;
   uint32_t retry, retry_ms; /* of a failed fetch: 3, 200 doubling; never after a batch of that source was delivered */
@@ -221,7 +225,9 @@ typedef struct br_serve_set {
   br_growing **growing; /* beside them, those that are being written */
   const uint32_t *growing_maps;
   size_t n_growing;
-} br_serve_set; /* in the order to send */
+  br_store *
+      lend_from; /* not NULL: the reader can map files that this store has in memory, if that is cheaper than sending */
+} br_serve_set;  /* in the order to send */
 /* A source that sends the schema, then every chunk of partitions [first, last) of the set: merged over outputs, partition by
  * partition unless ordered (then map by map). app_metadata of each message: wire.h. Reads of
  * disk files happen on pool threads. At most window bytes are read ahead of the peer. Chunks of growing outputs come as they are

@@ -253,6 +253,16 @@ int br_store_fd(br_store *s, const br_attempt_id *id, bool *in_memory, uint64_t 
   return fd;
 }
 
+bool br_store_lend(br_store *s, const br_mapfile *f) {
+  br_attempt_id id = br_mapfile_id(f);
+  pthread_mutex_lock(&s->lock);
+  store_entry *e = br_store_find(s, id.query, id.stage, id.task);
+  bool there = e != NULL && e->file == f && br_mapfile_in_memory(f);
+  if (there) e->lent = true;
+  pthread_mutex_unlock(&s->lock);
+  return there;
+}
+
 br_store_gauge br_store_gauge_now(br_store *s) {
   pthread_mutex_lock(&s->lock);
   br_store_gauge g = {.memory_bytes = s->account->memory.used_bytes,

@@ -24,8 +24,8 @@ uint64_t br_wire_chunk_checksum(const void *head, size_t head_bytes, const void 
 typedef struct br_wire_end {
   uint32_t mark_map, mark_partition; /* BR_WIRE_END_MARK both */
   uint32_t outputs;                  /* map outputs that the range was taken from */
-  uint32_t reserved;
-  uint64_t chunks, rows; /* that were sent */
+  uint32_t in_memory;                /* of them, told by br_wire_memory */
+  uint64_t chunks, rows;             /* that were sent */
 } br_wire_end;
 
 /* A message of metadata alone that means nothing: the sender is there and has nothing to send yet. */
@@ -34,6 +34,17 @@ typedef struct br_wire_alive {
   uint32_t mark_map, mark_partition; /* BR_WIRE_END_MARK, BR_WIRE_ALIVE_MARK */
 } br_wire_alive;
 
+/* Instead of an output's chunks, to a reader on the same host that asked for it (Ticket.by_memory): where the output lies in memory,
+ * for the reader to map. Metadata alone, behind the schema and before every batch; unordered streams only. The reader believes
+ * it when the file that it opens is that inode and says inside whose output it is; else it asks again, without by_memory. */
+#define BR_WIRE_MEMORY_MARK (UINT32_MAX - 2)
+typedef struct br_wire_memory {
+  uint32_t mark_map, mark_partition; /* BR_WIRE_END_MARK, BR_WIRE_MEMORY_MARK */
+  uint32_t map, pid, fd, reserved;   /* fd: of process pid, as long as the stream is open at least */
+  uint64_t device, inode, file_bytes;
+} br_wire_memory;
+
+_Static_assert(sizeof(br_wire_memory) == 48, "sent as it lies in memory");
 _Static_assert(sizeof(br_wire_alive) == 8, "sent as it lies in memory");
 _Static_assert(sizeof(br_wire_chunk) == 16 && sizeof(br_wire_end) == 32, "sent as they lie in memory");
 

@@ -121,6 +121,7 @@ static br_status serve(br_node *n, br_flight_call *call, const Brant__Pb__Ticket
                        br_error *err) {
   br_serve_set set;
   BR_TRY(br_serve_collect(n, t->ref, false, &set, err));
+  set.lend_from = t->by_memory ? n->store : NULL;
   counted *c = br_calloc(1, sizeof *c);
   c->node = n;
   br_status status = br_serve_source(n->loop, call, &set, t->ref->first, t->ref->last, t->ordered, &c->inner, err);
