@@ -171,10 +171,11 @@ static void sum_up(cut *c) {
   }
 }
 
-/* Tasks for so many bytes: of the wanted size, in whole waves; no fewer than there are slots unless they would be tiny. */
+/* Tasks for so many bytes: of the wanted size, in whole waves; no fewer than there are slots unless they would be tiny, and few rows are
+ * no more than read. */
 static uint64_t good_number(const cut *c) {
   uint64_t slots = c->q->slots ? c->q->slots : 1, n = c->total / c->q->task_target_bytes + 1;
-  if (n > slots) return (n + slots - 1) / slots * slots;
+  if (n > slots || (c->total > 0 && br_stage_costly_rows(c->r->plan) > 0)) return (n + slots - 1) / slots * slots;
   n = c->total / (c->q->task_target_bytes < LEAST_BYTES ? c->q->task_target_bytes : LEAST_BYTES) + 1;
   return n < slots ? n : slots;
 }

@@ -25,8 +25,8 @@
 #define TASKS_PER_SLOT_BUILDING 2         /* of a stage with a broadcast join: each task builds the table again */
 #define TASKS_PER_SLOT 3                  /* so that the last task of a stage is short */
 #define TASKS_PER_SLOT_CALLING \
-  2                          /* at least, of a stage that calls users' functions, which may take long for each row */
-#define SUMMARIES_PER_SLOT 2 /* columns differ in what they cost */
+  2 /* at least, of a stage that calls functions which may take long for each row (stage/costly.c) */
+#define SUMMARIES_PER_SLOT 2          /* columns differ in what they cost */
 #define TASK_TARGET_BYTES (64u << 20) /* of a task that reads an exchange, once its size is known */
 #define INLINE_SHARE \
   4 /* of less than so many times inline_bytes nothing is small: all of it is distributed, or runs here */
@@ -34,6 +34,9 @@
 #define PART_LEAST_BYTES (1u << 20) /* less of a dataset is not worth a task of its own on the worker that has it */
 #define TABLE_SPLIT_ROWS 2000000u
 #define SPLITS_MOST 100000u
+#define RECORD_BYTES (16u << 10) /* about, of a record of an archive */
+#define DOWNLOADS_LEAST_BYTES \
+  (4u << 10) /* of what URLs come from: some dozens are worth the workers, as each may take seconds */
 #define TEXT_MOST_BYTES (BR_MESSAGE_MAX_BYTES - (2u << 20))
 
 void br_prepared_free(br_prepared *p) {
@@ -139,7 +142,7 @@ static uint64_t ideal_splits(const brant_session *s, const br_stage *st, uint64_
 static uint32_t choose_splits(const brant_session *s, const br_stage *st, uint64_t bytes, uint64_t rows, uint64_t files,
                               uint32_t slots) {
   uint64_t ideal = ideal_splits(s, st, bytes, rows, slots);
-  if (st->n_steps > 0 && ideal < (uint64_t)slots * TASKS_PER_SLOT_CALLING)
+  if (br_stage_costly_rows(st) > 0 && ideal < (uint64_t)slots * TASKS_PER_SLOT_CALLING)
     ideal = (uint64_t)slots * TASKS_PER_SLOT_CALLING;
   if (ideal < slots) ideal = slots;
   for (uint64_t away = 0; files > 0 && away <= ideal / 2; away++) { /* the nearest one */
@@ -261,7 +264,7 @@ static br_status split_files(brant_session *s, br_query *q, br_stage_run *r, siz
   br_split_options o = {.min_splits = want,
                         .max_splits = want,
                         .left_out = (const bool *const *)left_out,
-                        .cut_groups = r->plan->n_steps > 0};
+                        .cut_rows = br_stage_costly_rows(r->plan)};
   br_status status = br_snapshot_splits(snap, &o, &splits, &n, err);
   br_prune_free(snap, left_out);
   BR_TRY(status);
@@ -279,7 +282,8 @@ static br_status split_files(brant_session *s, br_query *q, br_stage_run *r, siz
   if (q->adaptive) br_filter_facts(r, snap, splits, n);
   br_splits_free(splits, n);
   bool as_asked = whole || s->settings.split_bytes > 0 || br_stage_numbers_rows(r->plan);
-  if (!as_asked && r->plan->n_steps == 0 && r->split_rows == br_snapshot_rows(snap)) { /* nothing was left out */
+  if (!as_asked && br_stage_costly_rows(r->plan) == 0 &&
+      r->split_rows == br_snapshot_rows(snap)) { /* nothing was left out */
     r->split_files = snap;
     r->split_options = without_comma(scan->options);
   }
@@ -308,12 +312,14 @@ static br_status split_table(brant_session *s, br_stage_run *r, size_t i, bool s
   return BR_OK;
 }
 
-/* Of files that hold no row counts: as many bytes a task as of other files. */
-static uint64_t bytes_a_split(const brant_session *s, uint64_t bytes, uint32_t slots, uint64_t most) {
-  uint64_t target = s->settings.split_bytes;
+/* Of files that hold no row counts: as many bytes a task as of other files, fewer where rows cost more than reading them. */
+static uint64_t bytes_a_split(const brant_session *s, const br_stage *st, uint64_t bytes, uint64_t row_bytes,
+                              uint32_t slots, uint64_t most) {
+  uint64_t target = s->settings.split_bytes, costly = br_stage_costly_rows(st);
   if (target == 0) {
-    target = bytes / ((uint64_t)slots * TASKS_PER_SLOT) + 1;
-    if (target < SPLIT_LEAST_BYTES) target = SPLIT_LEAST_BYTES;
+    uint64_t least = costly > 0 ? costly * row_bytes : SPLIT_LEAST_BYTES;
+    target = bytes / ((uint64_t)slots * (costly > 0 ? TASKS_PER_SLOT_CALLING : TASKS_PER_SLOT)) + 1;
+    if (target < least) target = least;
   }
   return target < most ? target : most;
 }
@@ -327,7 +333,7 @@ static br_status split_archives(brant_session *s, br_query *q, br_stage_run *r, 
   char **splits = NULL;
   size_t n = 0;
   BR_TRY(br_warc_bytes(s->db, files, scan->n_files, &bytes, err));
-  target = bytes_a_split(s, bytes, slots, SPLIT_MOST_BYTES);
+  target = bytes_a_split(s, r->plan, bytes, RECORD_BYTES, slots, SPLIT_MOST_BYTES);
   br_snapshot *pinned = NULL;
   br_status status =
       br_warc_splits(s->db, files, scan->n_files, scan->options, spread ? target : 0, &splits, &n, &pinned, err);
@@ -364,16 +370,16 @@ static void cut_dataset(br_dataset *d, br_stage_run *r, size_t i, const char *te
 static br_status split_texts(brant_session *s, br_query *q, br_stage_run *r, size_t i, bool spread, uint32_t slots,
                              br_error *err) {
   const br_scan *scan = &r->plan->scans[i].scan;
-  uint64_t bytes = 0, rows = 0, target;
-  bool found = false;
+  br_text_size size;
   br_text_splits splits;
-  BR_TRY(br_text_estimate(s->db, scan->options, &found, &bytes, &rows, err));
-  target = bytes_a_split(s, bytes, slots, TEXT_SPLIT_MOST_BYTES);
+  BR_TRY(br_text_estimate(s->db, scan->options, &size, err));
+  uint64_t row_bytes = size.rows > 0 ? size.bytes / size.rows + 1 : size.bytes;
+  uint64_t target = bytes_a_split(s, r->plan, size.bytes, row_bytes, slots, TEXT_SPLIT_MOST_BYTES);
   BR_TRY(br_text_split(s->db, scan->options, spread ? target : 0, &splits, err));
   if (splits.files != NULL) pin(q, splits.files);
   if (!spread) r->whole_sql[i] = splits.sql[0];
   for (size_t k = 0; spread && k < splits.n; k++) add_split(r, splits.sql[k], 0);
-  if (spread) r->split_rows = rows;
+  if (spread) r->split_rows = size.rows;
   free(splits.sql);
   return BR_OK;
 }
@@ -444,13 +450,14 @@ static br_status plan_bytes(brant_session *s, br_node *n, br_arena *arena, uint6
     BR_TRY(br_warc_bytes(s->db, (const char *const *)scan.files, scan.n_files, &size, err));
     *bytes += size;
   } else if (is_scan && scan.kind == BR_SCAN_TEXT) {
-    uint64_t size = 0, rows = 0;
-    bool found = false;
-    BR_TRY(br_text_estimate(s->db, scan.options, &found, &size, &rows, err));
-    *bytes += size;
+    br_text_size size;
+    BR_TRY(br_text_estimate(s->db, scan.options, &size, err));
+    *bytes += size.bytes;
+    n->one_part = size.one_part;
   } else if (is_scan && scan.kind == BR_SCAN_DATASET) {
     const br_dataset *d = br_dataset_find(s, scan.table);
     if (d != NULL) *bytes += d->bytes;
+    n->one_part = d != NULL && d->n_parts == 1;
   } else if (is_scan && scan.kind == BR_SCAN_TABLE) {
     *bytes += n->rows > 0 ? (uint64_t)(n->rows * 8.0 * (double)n->n_columns) : 0;
   }
@@ -600,7 +607,8 @@ static bool decide_here(brant_session *s, const br_plan *plan, const br_planned 
   if (why == NULL && plan != NULL && reads_in_recursion(s, plan, plan->root))
     why = "a recursion reads a table of the session's again and again";
   if (why == NULL && plan != NULL && reads_dataset(s, plan, plan->root, true)) return false;
-  if (why == NULL && !force && !calls && s->options.distribute == BRANT_DISTRIBUTE_AUTO &&
+  bool downloads = plan != NULL && bytes >= DOWNLOADS_LEAST_BYTES && br_plan_calls(plan, "__url_download");
+  if (why == NULL && !force && !calls && !downloads && s->options.distribute == BRANT_DISTRIBUTE_AUTO &&
       bytes < s->settings.small_bytes)
     why = "its inputs are smaller than small_bytes";
   if (why != NULL) run_here(p, why);

@@ -475,3 +475,18 @@ done:
 void br_plan_free(br_plan *p) {
   if (p) br_arena_free(p->arena);
 }
+
+static bool calls(const json_t *j, const char *function) {
+  const char *key;
+  json_t *value;
+  size_t i;
+  if (json_is_object(j)) {
+    if (br_j_is(j, "expression_class", "BOUND_FUNCTION") && br_j_is(j, "name", function)) return true;
+    json_object_foreach((json_t *)j, key, value) if (calls(value, function)) return true;
+  } else if (json_is_array(j)) {
+    json_array_foreach(j, i, value) if (calls(value, function)) return true;
+  }
+  return false;
+}
+
+bool br_plan_calls(const br_plan *p, const char *function) { return calls(p->json, function); }

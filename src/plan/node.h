@@ -73,6 +73,7 @@ struct br_node {
   double rows;      /* estimated cardinality; negative: unknown */
   double source_rows,
       source_bytes; /* GET: of its files, as stored (bytes: of the columns that are read); negative: not known here */
+  bool one_part;    /* GET: all of it is one task's, as far as it is known here */
   const br_sorted_column *sorted; /* GET: as far as it is known here */
   size_t n_sorted;
   uint32_t id;           /* pre-order number */
@@ -100,6 +101,8 @@ double br_json_double(const json_t *j);
 json_t *br_expr_type(const json_t *expr);
 /* A shared type object of a plain type: "BOOLEAN", "INTEGER", "BIGINT", "UBIGINT", "VARCHAR"; NULL for others. */
 json_t *br_type_plain(const char *id);
+/* Is the function called anywhere in it? */
+bool br_plan_calls(const br_plan *p, const char *function);
 /* Which child of a DELIM_JOIN is the side whose distinct keys feed the DELIM_GETs below the other child. */
 size_t br_delim_side(const br_node *delim_join);
 /* Parse DuckDB's JSON dialect. */

@@ -260,14 +260,13 @@ static const char *reader_of(const char *name) {
 
 static br_status add_text_scan(rewriting *r, size_t from, size_t to, const char *call, const char *alias,
                                br_error *err) {
-  uint64_t bytes = 0, rows = 0;
-  bool found = false;
-  BR_TRY(br_text_estimate(r->session, call, &found, &bytes, &rows, err));
-  if (!found) return BR_OK;
+  br_text_size size;
+  BR_TRY(br_text_estimate(r->session, call, &size, err));
+  if (!size.found) return BR_OK;
   br_buf text = {0};
   br_buf_str(&text, "text_scan(");
   br_buf_sql_literal(&text, call, strlen(call));
-  br_buf_printf(&text, ", rows := %llu)%s", (unsigned long long)(rows ? rows : 1), alias);
+  br_buf_printf(&text, ", rows := %llu)%s", (unsigned long long)(size.rows ? size.rows : 1), alias);
   add_edit(r, from, to, br_buf_take(&text));
   return BR_OK;
 }

@@ -81,8 +81,9 @@ typedef struct br_split_options {
   uint64_t target_bytes;           /* of a split; 0: no wish */
   uint32_t min_splits, max_splits; /* 0: no wish; max wins over target, row groups win over min */
   const bool *const *left_out;     /* [file][row group] by br_snapshot_prune, or NULL */
-  bool
-      cut_groups; /* fewer row groups than min_splits: they are cut too (each part reads its group whole), for what costs more than reading */
+  uint64_t
+      cut_rows; /* not 0: where row groups are fewer than min_splits they are cut too, into parts of about so many rows at least (each part
+                 * reads its group whole): for what costs more than reading */
 } br_split_options;
 /* In the order of files and rows. Files without rows are in no split: *n is 0 if there are none with rows. */
 BR_MUST_USE br_status br_snapshot_splits(const br_snapshot *s, const br_split_options *o, br_split **out, size_t *n,
@@ -146,9 +147,13 @@ BR_MUST_USE br_status br_warc_splits(br_session *session, const char *const *pat
 /* The text with each CSV and JSON scan that is a call of constants as text_scan('read_csv(…)', rows := estimate), which DuckDB can
  * write a plan of; NULL: there is none. As br_source_rewrite, also for CREATE … AS. Free *out. */
 BR_MUST_USE br_status br_source_text_scans(br_session *session, const char *sql, char **out, br_error *err);
-/* Bytes and about how many rows such a call reads. *found false: its files are not there, or it is no such call. */
-BR_MUST_USE br_status br_text_estimate(br_session *session, const char *call, bool *found, uint64_t *bytes,
-                                       uint64_t *rows, br_error *err);
+/* Bytes and about how many rows such a call reads. */
+typedef struct br_text_size {
+  bool found; /* false: its files are not there, or it is no such call */
+  uint64_t bytes, rows;
+  bool one_part; /* one file that can't be cut: a compressed one, an array */
+} br_text_size;
+BR_MUST_USE br_status br_text_estimate(br_session *session, const char *call, br_text_size *out, br_error *err);
 typedef struct br_text_splits {
   char **sql; /* what stands in FROM for each task */
   size_t n;

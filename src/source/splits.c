@@ -58,13 +58,21 @@ static uint64_t how_many(double total_weight, uint64_t bytes, uint64_t groups, c
   return total_weight > 0 && n ? n : 1;
 }
 
-/* More splits than groups: each is one piece of a group, cut in as many as its share of the weight. */
 static bool left_out(const br_split_options *o, size_t file, size_t group) {
   return o->left_out && o->left_out[file][group];
 }
 
-static br_split *cut_groups(const br_snapshot *s, const br_split_options *o, double total, uint64_t groups, size_t *n) {
+/* How many splits, if row groups are to be cut for it; 0: they are not. */
+static uint64_t want_cut(const br_split_options *o, uint64_t groups, uint64_t rows) {
   uint64_t want = o->max_splits && o->min_splits > o->max_splits ? o->max_splits : o->min_splits;
+  if (!o->cut_rows) return 0;
+  if (want > rows / o->cut_rows) want = rows / o->cut_rows;
+  return want > groups ? want : 0;
+}
+
+/* More splits than groups: each is one piece of a group, cut in as many as its share of the weight. */
+static br_split *cut_groups(const br_snapshot *s, const br_split_options *o, double total, uint64_t groups,
+                            uint64_t want, size_t *n) {
   br_split *splits = br_calloc(want + groups, sizeof *splits);
   for (size_t i = 0; i < s->n; i++) {
     const br_file *f = &s->files[i]->file;
@@ -91,7 +99,7 @@ static br_split *cut_groups(const br_snapshot *s, const br_split_options *o, dou
 br_status br_snapshot_splits(const br_snapshot *s, const br_split_options *o, br_split **out, size_t *n,
                              br_error *err) {
   double total = 0, before = 0;
-  uint64_t bytes = 0, groups = 0;
+  uint64_t bytes = 0, groups = 0, rows = 0;
   *out = NULL;
   *n = 0;
   if (s->n > UINT32_MAX)
@@ -104,14 +112,16 @@ br_status br_snapshot_splits(const br_snapshot *s, const br_split_options *o, br
       total += weight(&f->groups[g], share);
       bytes += (uint64_t)((double)f->groups[g].bytes * share);
       groups += f->groups[g].rows > 0;
+      rows += f->groups[g].rows;
     }
   }
   if (!groups) return BR_OK;
-  if (o->cut_groups && groups < o->min_splits && total > 0) {
-    *out = cut_groups(s, o, total, groups, n);
+  uint64_t want = total > 0 ? want_cut(o, groups, rows) : 0;
+  if (want > 0) {
+    *out = cut_groups(s, o, total, groups, want, n);
     return BR_OK;
   }
-  uint64_t want = how_many(total, bytes, groups, o);
+  want = how_many(total, bytes, groups, o);
   br_split *splits = br_calloc(want, sizeof *splits);
   size_t capacity = 0;
   uint64_t current = 0;

@@ -602,37 +602,39 @@ void br_text_splits_free(br_text_splits *s) {
 
 /* ---- how much it is */
 
-static uint64_t line_bytes(const char *path) {
+/* The file's beginning: bytes of a line; whether it is a JSON array, which is never cut. */
+static uint64_t line_bytes(const char *path, bool *array) {
   char *block = br_malloc(LOOK_BYTES);
   uint64_t lines = 0;
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   ssize_t n = fd < 0 ? 0 : read(fd, block, LOOK_BYTES);
   for (ssize_t i = 0; i < n; i++) lines += block[i] == '\n';
+  ssize_t first = 0;
+  while (first < n && strchr(" \t\r\n", block[first])) first++;
+  *array = first < n && block[first] == '[';
   if (fd >= 0) close(fd);
   free(block);
   return lines ? (uint64_t)n / lines : 100;
 }
 
-br_status br_text_estimate(br_session *session, const char *call, bool *is_found, uint64_t *bytes, uint64_t *rows,
-                           br_error *err) {
+br_status br_text_estimate(br_session *session, const char *call, br_text_size *out, br_error *err) {
   br_text_call c;
   br_text_splits pinned = {0};
   splitting s = {.session = session, .text = call, .out = &pinned};
-  *is_found = false;
-  *bytes = *rows = 0;
   br_status status = BR_OK;
+  *out = (br_text_size){0};
   if (br_text_call_parse(call, &c)) {
     s.call = c;
     status = list_files(&s, err);
-    *is_found = status == BR_OK;
-    if (status == BR_CANCELLED)
-      *is_found = false;
-    else if (status != BR_OK)
-      status = BR_OK; /* DuckDB will say it, with the place */
+    out->found = status == BR_OK;
+    if (status != BR_OK && status != BR_CANCELLED) status = BR_OK; /* DuckDB will say it, with the place */
   }
-  uint64_t each = *is_found && s.n_files && s.files[0].local && !s.files[0].packed ? line_bytes(s.files[0].path) : 100;
-  for (size_t i = 0; *is_found && i < s.n_files; i++) *bytes += weight(&s.files[i]);
-  *rows = *bytes / (each ? each : 1);
+  bool array = false;
+  uint64_t each = 100;
+  if (out->found && s.n_files && s.files[0].local && !s.files[0].packed) each = line_bytes(s.files[0].path, &array);
+  out->one_part = out->found && s.n_files == 1 && (s.files[0].packed || (!is_csv(&s) && array));
+  for (size_t i = 0; out->found && i < s.n_files; i++) out->bytes += weight(&s.files[i]);
+  out->rows = out->bytes / (each ? each : 1);
   free(s.files);
   br_snapshot_free(pinned.files);
   br_arena_free(c.mem);

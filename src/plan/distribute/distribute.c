@@ -160,6 +160,7 @@ br_status br_stays_over(br_dist *d, const br_node *n, const char *label, br_drel
 
 static br_status stays(br_dist *d, const br_node *n, const char *label, br_drel *out, br_error *err) {
   BR_TRY(br_walk(d, n->children[0], out, err));
+  BR_TRY(br_spread_for_calls(d, n, out, err));
   return br_stays_over(d, n, label, out, err);
 }
 

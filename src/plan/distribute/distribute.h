@@ -282,6 +282,12 @@ void br_one_reads(br_dist *d, br_drel *r);  /* one task */
 /* ---- needs.c: fills d->needs */
 void br_find_needs(br_dist *d);
 
+/* ---- costly.c: functions that take longer than reading */
+/* Few rows in one task are spread, in their order, if they are at least so many. */
+BR_MUST_USE br_status br_spread_few(br_dist *d, br_drel *r, double least, br_error *err);
+/* The same, if an expression of the node calls a built-in function of that kind. */
+BR_MUST_USE br_status br_spread_for_calls(br_dist *d, const br_node *n, br_drel *child, br_error *err);
+
 /* ---- chance.c: what differs from run to run */
 bool br_volatile(const json_t *expr); /* calls random(), uuid(), … anywhere inside */
 bool br_chance_aggregate(const json_t *aggregate);

@@ -109,6 +109,7 @@ br_status br_dist_projection(br_dist *d, const br_node *n, br_drel *out, br_erro
     br_set_rows(out, rows);
     return BR_OK;
   }
+  BR_TRY(br_spread_for_calls(d, n, out, err));
   return br_stays_over(d, n, "project", out, err);
 }
 
@@ -125,6 +126,7 @@ br_status br_dist_filter(br_dist *d, const br_node *n, br_drel *out, br_error *e
   const br_node *child = n->children[0];
   bool own = child->kind == BR_NODE_PROJECTION && marker_of(child) && br_j_count(n->json, "expressions") == 1;
   BR_TRY(br_walk(d, child, out, err));
+  if (!own) BR_TRY(br_spread_for_calls(d, n, out, err));
   double rows = out->rows;
   for (size_t i = 0; i < br_j_count(n->json, "expressions"); i++) {
     const json_t *e = br_j_at(n->json, "expressions", i);

@@ -25,7 +25,8 @@ static br_status take_error(br_dist *d, br_status status, br_error *err) {
 
 const char *br_scan_callback(void *arg, const br_node *get, uint32_t number) {
   br_dist *d = arg;
-  br_stage_scan s = {.rows = get->rows, .source_rows = get->source_rows, .bytes = get->source_bytes};
+  br_stage_scan s = {
+      .rows = get->rows, .one_part = get->one_part, .source_rows = get->source_rows, .bytes = get->source_bytes};
   br_error err;
   bool is_scan = false;
   (void)number;

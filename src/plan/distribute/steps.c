@@ -10,7 +10,6 @@
 #include <string.h>
 
 #define BR_SPREAD_LEAST_ROWS 8
-#define BR_SPREAD_MOST_ROWS 100000
 
 typedef struct step {
   br_dist *d;
@@ -150,20 +149,12 @@ static bool chance(const step *s) {
   return false;
 }
 
-/* Few rows in one task (VALUES, a limit, a small range) are spread, in their order: each may take long. Many are not: they would have to be
- * there before the first is called. */
-static br_status spread(br_dist *d, br_drel *r, br_error *err) {
-  uint32_t n = d->o->spread;
-  if (n < 2 || !br_is_one(r) || r->rows < BR_SPREAD_LEAST_ROWS || r->rows > BR_SPREAD_MOST_ROWS) return BR_OK;
-  return br_into_partitions(d, n, r, "few rows for a user's function are spread", err);
-}
-
 br_status br_dist_calls(br_dist *d, const br_node *n, br_drel *out, br_error *err) {
   br_status status = BR_OK;
   br_drel child;
   BR_TRY(br_walk(d, n->children[0], &child, err));
   br_one_task(&child, BR_WHY_CONSTANTS); /* not once a task of a reader */
-  BR_TRY(spread(d, &child, err));
+  BR_TRY(br_spread_few(d, &child, BR_SPREAD_LEAST_ROWS, err));
   step s = {.d = d, .n = n, .r = &child, .n_passed = n->children[0]->n_columns};
   s.out = br_arena_alloc(d->arena, sizeof *s.out);
   s.out->ordered = child.ordered;

@@ -73,6 +73,7 @@ typedef struct br_stage_scan {
   br_scan scan;
   double rows;                    /* estimate after pushed filters */
   uint32_t node;                  /* id of the plan's node + 1 */
+  bool one_part;                  /* it is known to be one split */
   double source_rows, bytes;      /* of all files, as stored; bytes of the columns that are read; negative: unknown */
   const br_sorted_column *sorted; /* a column by which it may be cut; NULL: none */
   bool
@@ -217,6 +218,11 @@ char *br_stage_without_groups(br_arena *arena, const char *sql);
 char *br_stage_task_sql(br_arena *arena, const char *sql, uint32_t task, uint32_t tasks);
 /* Does a run of the SQL count its rows? */
 bool br_stage_numbers_rows(const br_stage *s);
+
+/* ---- costly.c: where a row costs more than reading it. How many rows are worth a task of their own; 0: reading is what they cost. */
+uint64_t br_stage_costly_rows(const br_stage *s);
+/* The same of a built-in function. */
+uint64_t br_costly_function(const char *name);
 
 /* ---- passes.c: a task's work in k passes, each over the rows whose keys fall into one of k parts: for what does not fit into
  * memory at once. Another seed: within a partition all rows agree in hash(keys, BR_HASH_SEED) % n. */
