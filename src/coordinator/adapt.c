@@ -8,6 +8,8 @@
  *   coalesced  small partitions that follow each other go to one task, the same ones of all inputs
  *   in place   rows that go to a join whose other side is small are joined where they are made (adapt_join.c)
  *   split      a partition much larger than a slot's share is read by several tasks, each some map outputs of one side and all of the others
+ *   gathered   tasks that follow others one by one, with few rows, become one
+ *   chained    stages of one task with few rows are done by the last of them; few rows are not sorted by ranges (all three: adapt_chain.c)
  *   joined     splits go together where each task builds large tables of what all of them read
  *
  * What was decided holds: when inputs are lost later and made again, the same tasks read the same slices of them. So nothing is decided
@@ -42,7 +44,8 @@ bool br_query_adapts(const br_query *q, uint32_t stage) {
   const br_stage_run *r = &q->runs[stage];
   for (size_t i = 0; i < r->plan->n_inputs && q->adaptive && r->split_files != NULL; i++)
     if (r->plan->inputs[i].kind == BR_EX_BROADCAST) return true;
-  return br_query_adapts_much(q, stage);
+  if (br_query_adapts_much(q, stage)) return true;
+  return q->adaptive && (br_query_may_sort_at_once(q, stage) || br_query_may_gather(q, stage));
 }
 
 void br_query_say(br_stage_run *r, const char *fmt, ...) {
@@ -344,7 +347,7 @@ void br_query_adapt(br_query *q, uint32_t stage) {
     return;
   }
   while (s->n_inputs > 0 && s->inputs[s->n_inputs - 1].kind == BR_EX_WAIT) s->n_inputs--; /* it is there now */
-  if (!let_none_pass(q, r) && !has_nothing(q, r)) {
+  if (!br_query_sort_at_once(q, stage) && !let_none_pass(q, r) && !has_nothing(q, r)) {
     leave_splits_out(q, r);
     bool all = r->n_tasks == before;
     if (!br_query_join_in_place(q, stage)) {
@@ -352,5 +355,8 @@ void br_query_adapt(br_query *q, uint32_t stage) {
       if (all) join_splits(q, r);
     }
   }
+  br_query_gather(q, stage);
+  follow(q);
+  br_query_chain(q, stage);
   follow(q);
 }

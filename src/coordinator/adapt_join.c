@@ -46,7 +46,7 @@ static bool pays(const br_query *q, const br_stage_run *p, const br_stage *join,
 }
 
 /* Scans follow those of the other one: a dataset's input is named by the place of its scan. */
-static void take_scans(br_stage_run *r, const br_stage *was, br_stage_run *p) {
+void br_query_take_scans(br_stage_run *r, const br_stage *was, br_stage_run *p) {
   size_t first = p->plan->n_scans, n = first + was->n_scans;
   char **whole = br_calloc(n + 1, sizeof *whole);
   br_dataset_scan *datasets = br_calloc(n + 1, sizeof *datasets);
@@ -71,7 +71,7 @@ static void take_scans(br_stage_run *r, const br_stage *was, br_stage_run *p) {
 
 /* The join's run does the stage's tasks; that one has none. */
 static void take_tasks(br_query *q, br_stage_run *r, const br_stage *was, br_stage_run *p) {
-  take_scans(r, was, p);
+  br_query_take_scans(r, was, p);
   br_query_set_tasks(q, r, p->n_tasks);
   r->split_sql = p->split_sql;
   r->split_rows = p->split_rows;

@@ -191,6 +191,15 @@ void br_query_adapt(br_query *q, uint32_t stage);
 bool br_query_join_in_place(br_query *q, uint32_t stage);
 /* Will it, as far as is known by now? */
 bool br_query_may_join_in_place(const br_query *q, uint32_t stage);
+/* The run of a stage that was folded into another one gives its scans to that one's, which was this before. */
+void br_query_take_scans(br_stage_run *r, const br_stage *was, br_stage_run *p);
+/* adapt_chain.c: stages with few rows become fewer. */
+bool br_query_may_sort_at_once(const br_query *q, uint32_t stage);
+bool br_query_sort_at_once(br_query *q,
+                           uint32_t stage); /* it takes the sample of a sort whose rows are there, and few */
+bool br_query_may_gather(const br_query *q, uint32_t stage);
+void br_query_gather(br_query *q, uint32_t stage);
+void br_query_chain(br_query *q, uint32_t stage); /* from this one on, which has its tasks now */
 void br_query_say(br_stage_run *r, const char *fmt, ...) BR_PRINTF(2, 3); /* what was changed, for people */
 void br_query_set_tasks(br_query *q, br_stage_run *r, uint32_t n);        /* none of its tasks has started */
 

@@ -8,12 +8,17 @@
  * is together what one task makes of all of them. One task with all partitions of all inputs is right (as with one partition), so
  * tasks with parts of this side and all partitions of the others are, however the parts are cut.
  *
- * Order of calls: br_stage_may_join_in_place, then br_stage_join_in_place; br_stage_fold alone. Threads: none. Bounds: none.
+ * And for stages of one task with few rows, which follow each other: one task does what all of them do. A sort by ranges whose rows turn
+ * out few takes in the stage that places them; their sample and its bounds are not needed then.
+ *
+ * Order of calls: br_stage_may_…, then the function of that name without it; br_stage_fold alone. Threads: none. Bounds: none.
  */
 #include "plan/stage/stage.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#define FEW_ROWS "few rows"
 
 /* ---- texts */
 
@@ -220,4 +225,105 @@ br_stage br_stage_join_in_place(br_arena *arena, const br_stages *s, uint32_t pr
   br_stage out = br_stage_fold(arena, &join, input, &p, br_buf_cstr(&b));
   br_buf_free(&b);
   return out;
+}
+
+/* ---- stages of one task */
+
+static size_t times_read(const br_stage *s, uint32_t input) {
+  size_t times = 0;
+  for (const char *at = s->sql; *at;) {
+    int64_t number;
+    at += br_stage_piece(s->sql, at, &number);
+    times += number == (int64_t)input;
+  }
+  return times;
+}
+
+/* Nothing about it is decided by what its inputs turn out to be, but how many tasks share them. */
+static bool decided(const br_stage *s) {
+  if (!plain(s) || s->split_scan >= 0 || s->makes_bloom || s->enough_rows) return false;
+  for (size_t i = 0; i < s->n_inputs; i++)
+    if (br_exchange_helps(s->inputs[i].kind) || s->inputs[i].kind == BR_EX_KEYS || s->inputs[i].kind == BR_EX_BOUNDS)
+      return false;
+  return true;
+}
+
+static size_t parted_inputs(const br_stage *s) {
+  size_t n = 0;
+  for (size_t i = 0; i < s->n_inputs; i++) n += s->inputs[i].kind == BR_EX_HASH || s->inputs[i].kind == BR_EX_RANGE;
+  return n;
+}
+
+bool br_stage_may_gather(const br_stage *s) {
+  return s->rule == BR_TASKS_FORWARD && decided(s) && !s->ordered_output && s->output != BR_EX_RESULT;
+}
+
+void br_stage_gather(br_stage *s) {
+  s->rule = BR_TASKS_ONE;
+  s->one_task_reason = FEW_ROWS;
+  for (size_t i = 0; i < s->n_inputs; i++) s->inputs[i].ordered |= s->inputs[i].kind == BR_EX_FORWARD;
+}
+
+bool br_stage_may_chain(const br_stages *s, uint32_t producer, uint32_t *reader, uint32_t *input) {
+  const br_stage *p = &s->stages[producer];
+  if (!decided(p) || p->ordered_output || p->n_columns == 0 || !only_reader(s, producer, reader, input)) return false;
+  const br_stage *r = &s->stages[*reader];
+  const br_stage_input *in = &r->inputs[*input];
+  if (!decided(r) || in->ordered || times_read(r, *input) != 1) return false; /* it would be computed as often */
+  if (in->kind == BR_EX_HASH) return r->rule == BR_TASKS_PARTITIONS && !p->fixed_partitions && parted_inputs(r) == 1;
+  if (r->rule != BR_TASKS_ONE && r->rule != BR_TASKS_FORWARD) return false;
+  return in->kind == BR_EX_FORWARD || in->kind == BR_EX_SINGLE || in->kind == BR_EX_BROADCAST;
+}
+
+/* The producer's rows as an item of FROM in the reader, which is one task then. No passes: one that sorts, say, can't be run in parts. */
+static br_stage in_one_task(br_arena *arena, const br_stage *reader, uint32_t input, const br_stage *producer) {
+  br_stage p = *producer, r = *reader;
+  p.sql = br_stage_without_groups(arena, without_passes(arena, p.sql));
+  r.sql = without_passes(arena, r.sql);
+  r.pass_keys = NULL;
+  r.n_pass_keys = 0;
+  br_buf b = {0};
+  br_buf_str(&b, "(SELECT ");
+  for (size_t i = 0; i < p.n_columns; i++) br_buf_printf(&b, "%st.c%zu", i ? ", " : "", i); /* not a partition or key */
+  br_buf_printf(&b, " FROM (\n%s\n) t)", p.sql);
+  br_stage out = br_stage_fold(arena, &r, input, &p, br_buf_cstr(&b));
+  br_buf_free(&b);
+  out.rule = BR_TASKS_ONE;
+  out.one_task_reason = FEW_ROWS;
+  return out;
+}
+
+br_stage br_stage_chain(br_arena *arena, const br_stages *s, uint32_t producer, uint32_t reader, uint32_t input) {
+  return in_one_task(arena, &s->stages[reader], input, &s->stages[producer]);
+}
+
+/* ---- sorts of few rows */
+
+static bool reads(const br_stage *s, size_t n_inputs, size_t i, br_exchange_kind kind) {
+  return s->n_inputs == n_inputs && s->inputs[i].kind == kind && !s->n_scans && plain(s);
+}
+
+bool br_stage_may_sort_at_once(const br_stages *s, uint32_t sample, br_sort_stages *out) {
+  const br_stage *first = &s->stages[sample];
+  uint32_t input;
+  if (first->rule != BR_TASKS_FORWARD || !reads(first, 1, 0, BR_EX_FORWARD)) return false;
+  out->rows = first->inputs[0].producer;
+  if (!only_reader(s, sample, &out->bounds, &input)) return false;
+  const br_stage *bounds = &s->stages[out->bounds];
+  if (bounds->rule != BR_TASKS_ONE || bounds->output != BR_EX_BOUNDS || !reads(bounds, 1, 0, BR_EX_SINGLE))
+    return false;
+  if (!only_reader(s, out->bounds, &out->place, &input) || input != 1) return false;
+  const br_stage *place = &s->stages[out->place];
+  if (place->rule != BR_TASKS_FORWARD || place->output != BR_EX_RANGE || place->n_columns == 0) return false;
+  if (place->fixed_partitions || !reads(place, 2, 0, BR_EX_FORWARD)) return false;
+  if (place->inputs[0].producer != out->rows || !only_reader(s, out->place, &out->sort, &input)) return false;
+  const br_stage *sort = &s->stages[out->sort];
+  return sort->rule == BR_TASKS_PARTITIONS && reads(sort, 1, 0, BR_EX_RANGE) && !sort->inputs[0].ordered &&
+         times_read(sort, 0) == 1;
+}
+
+br_stage br_stage_sort_at_once(br_arena *arena, const br_stages *s, const br_sort_stages *of) {
+  br_stage place = s->stages[of->place];
+  place.n_inputs = 1; /* bounds are the sink's, not its text's */
+  return in_one_task(arena, &s->stages[of->sort], 0, &place);
 }

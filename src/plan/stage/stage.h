@@ -244,6 +244,22 @@ BR_MUST_USE bool br_stage_may_join_in_place(const br_stages *s, uint32_t produce
 br_stage br_stage_join_in_place(br_arena *arena, const br_stages *s, uint32_t producer, uint32_t reader,
                                 uint32_t input);
 
+/* May one task do what the stage's tasks do, each for a task of another stage? Then br_stage_gather makes it so; it reads them in order. */
+bool br_stage_may_gather(const br_stage *s);
+void br_stage_gather(br_stage *s);
+/* Is the producer read by one input alone, and may one task do what both do, when each of them has one? */
+BR_MUST_USE bool br_stage_may_chain(const br_stages *s, uint32_t producer, uint32_t *reader, uint32_t *input);
+/* The reader as that task. */
+br_stage br_stage_chain(br_arena *arena, const br_stages *s, uint32_t producer, uint32_t reader, uint32_t input);
+/* A sort by ranges: who gives the rows, then those who take a sample of their keys, find its bounds, place the rows, sort them. */
+typedef struct br_sort_stages {
+  uint32_t rows, bounds, place, sort;
+} br_sort_stages;
+/* Is it the stage that takes the sample, and may one task sort all rows in their stead? */
+BR_MUST_USE bool br_stage_may_sort_at_once(const br_stages *s, uint32_t sample, br_sort_stages *out);
+/* The sort as that task: it reads the rows where they were made. */
+br_stage br_stage_sort_at_once(br_arena *arena, const br_stages *s, const br_sort_stages *of);
+
 /* The length of the piece of a stage's SQL at `at` (inside sql): a quoted text or name, `input(k)` (*input is k, else -1), or one
  * byte. */
 size_t br_stage_piece(const char *sql, const char *at, int64_t *input);
