@@ -375,7 +375,8 @@ static br_status split_texts(brant_session *s, br_query *q, br_stage_run *r, siz
   BR_TRY(br_text_estimate(s->db, scan->options, &size, err));
   uint64_t row_bytes = size.rows > 0 ? size.bytes / size.rows + 1 : size.bytes;
   uint64_t target = bytes_a_split(s, r->plan, size.bytes, row_bytes, slots, TEXT_SPLIT_MOST_BYTES);
-  BR_TRY(br_text_split(s->db, scan->options, spread ? target : 0, &splits, err));
+  const br_stage_scan *of = &r->plan->scans[i];
+  BR_TRY(br_text_split(s->db, scan->options, spread ? target : 0, of->tests, of->n_tests, &splits, err));
   if (splits.files != NULL) pin(q, splits.files);
   if (!spread) r->whole_sql[i] = splits.sql[0];
   for (size_t k = 0; spread && k < splits.n; k++) add_split(r, splits.sql[k], 0);

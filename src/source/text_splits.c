@@ -13,7 +13,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-enum { FILES_MOST = 4096, LOOK_BYTES = 64 << 10, LOOK_LINES = 64, GZIP_RATIO = 4 };
+enum { FILES_MOST = 4096, LOOK_BYTES = 64 << 10, LOOK_LINES = 64, GZIP_RATIO = 4, TARGET_LEAST_BYTES = 8 << 20 };
 
 typedef struct column_list {
   char **names, **types;
@@ -22,8 +22,10 @@ typedef struct column_list {
 
 typedef struct text_file {
   const char *path; /* absolute if local */
+  const char *written;
   uint64_t size;
   bool local, packed;
+  bool dropped;  /* a filter on its folders rules it out */
   char *options; /* of this file in a part, with a ", " in front */
   char *later;   /* the same for parts that are not the first of a file */
   br_text_dialect dialect;
@@ -36,6 +38,7 @@ typedef struct splitting {
   const char *text;
   column_list columns; /* of the whole call */
   size_t own;          /* of these, those that are in the files: others come from names */
+  bool named;          /* folders are columns */
   text_file *files;
   size_t n_files;
   const char *why; /* it stays whole */
@@ -110,6 +113,7 @@ static void columns_free(column_list *c) {
 
 static br_status describe(splitting *s, br_error *err) {
   br_table t;
+  if (s->columns.n) return BR_OK;
   char *sql = br_asprintf("SELECT column_name, column_type FROM (DESCRIBE SELECT * FROM %s)", s->text);
   br_status status = br_session_table(s->session, sql, &t, err);
   free(sql);
@@ -148,6 +152,7 @@ static br_status list_files(splitting *s, br_error *err) {
     text_file *f = &s->files[s->n_files++];
     /* A column that shows the name shows it as it was written. */
     f->path = br_text_argument_of(&s->call, "filename") ? br_arena_strdup(s->call.mem, paths[i]) : pinned->path;
+    f->written = br_arena_strdup(s->call.mem, paths[i]);
     f->local = pinned->local;
     f->size = pinned->size_bytes;
     f->packed = compression ? strcasecmp(compression, "'none'") != 0 : packed(paths[i]);
@@ -201,7 +206,7 @@ static bool in_path(const char *path, const char *column) {
   size_t n = strlen(column);
   for (const char *p = path; p; p = strchr(p, '/')) {
     if (*p == '/') p++;
-    if (!strncmp(p, column, n) && p[n] == '=') return true;
+    if (!strncasecmp(p, column, n) && p[n] == '=') return true;
   }
   return false;
 }
@@ -211,10 +216,38 @@ static bool names_are_known(const splitting *s) {
   for (size_t i = s->own; i < s->columns.n; i++) {
     const char *name = s->columns.names[i];
     if (shows_name(s, name)) continue;
-    for (size_t f = 0; f < s->n_files; f++)
-      if (!in_path(s->files[f].path, name)) return false;
+    if (!s->named || !in_path(s->files[0].written, name)) return false;
   }
   return true;
+}
+
+/* A folder's name that is the name of a column of the files, too, takes its place. */
+static bool names_hide_columns(const splitting *s) {
+  for (size_t i = 0; s->named && i < s->own; i++)
+    if (in_path(s->files[0].written, s->columns.names[i])) return true;
+  return false;
+}
+
+static br_text_folders folders_of(const splitting *s, const char **paths) {
+  for (size_t i = 0; i < s->n_files; i++) paths[i] = s->files[i].written;
+  return (br_text_folders){.paths = paths,
+                           .n_files = s->n_files,
+                           .asked_for = br_text_argument_of(&s->call, "hive_partitioning") != NULL,
+                           .names = s->columns.names,
+                           .types = s->columns.types,
+                           .n_columns = s->columns.n};
+}
+
+static void check_folders(splitting *s) {
+  bool any = false;
+  if (off(br_text_argument_of(&s->call, "hive_partitioning"))) return;
+  for (size_t i = 0; i < s->n_files && !any; i++) any = strchr(s->files[i].written, '=') != NULL;
+  if (!any) return;
+  const char **paths = br_calloc(s->n_files, sizeof *paths);
+  br_text_folders f = folders_of(s, paths);
+  s->named = br_text_named_folders(&f);
+  if (!s->named) s->why = "folders with names that are not alike";
+  free(paths);
 }
 
 static void check_options(splitting *s) {
@@ -312,7 +345,7 @@ static br_status sniff_all(splitting *s, br_error *err) {
     text_file *f = &s->files[i];
     br_table t;
     br_error ignored;
-    if (f->local && f->size == 0) continue;
+    if (f->dropped || (f->local && f->size == 0)) continue;
     br_status status = sniff(s, f, &t, &ignored);
     if (status == BR_CANCELLED) {
       *err = ignored;
@@ -328,6 +361,8 @@ static br_status sniff_all(splitting *s, br_error *err) {
       s->why = "files of different columns";
     else if (!names_are_known(s))
       s->why = "columns that are not in the files";
+    else if (names_hide_columns(s))
+      s->why = "names of folders that are columns of the files";
     snprintf(header, sizeof header, "%s", found(&t, HEADER));
     if (!s->why) {
       f->options = csv_options(s, &t, true);
@@ -403,7 +438,7 @@ static br_status dates_are_plain(splitting *s, br_error *err) {
     br_table t;
     br_error ignored;
     br_buf sql = {0};
-    if (s->files[i].local && !s->files[i].size) continue;
+    if (s->files[i].dropped || (s->files[i].local && !s->files[i].size)) continue;
     br_buf_str(&sql, "SELECT count(COLUMNS(*)) FROM (SELECT * FROM read_json(");
     br_sql_path(s->files[i].path, &sql);
     br_buf_printf(&sql, "%s) LIMIT 20480)", s->files[i].options);
@@ -426,15 +461,17 @@ static br_status look_at_json(splitting *s, br_error *err) {
   const char *records = br_text_argument_of(&s->call, "records");
   for (s->own = s->columns.n; s->own > 0; s->own--) { /* columns that names give are behind those of the records */
     const char *name = s->columns.names[s->own - 1];
-    if (!shows_name(s, name) && !in_path(s->files[0].path, name)) break;
+    if (!shows_name(s, name) && !(s->named && in_path(s->files[0].written, name))) break;
   }
   if (!names_are_known(s)) s->why = "columns that are not in the files";
+  if (names_hide_columns(s)) s->why = "names of folders that are columns of the files";
   if (!is_objects(s) &&
       ((s->own == 1 && !strcmp(s->columns.names[0], "json")) || (records && strcasecmp(records, "true"))))
     s->why = "values that are no records";
   for (size_t i = 0; i < s->n_files && !s->why; i++) {
     text_file *f = &s->files[i];
     bool lines = given;
+    if (f->dropped) continue;
     if (!given && !has_format && f->local && !f->packed && f->size) BR_TRY(looks_like_lines(s, f, &lines, err));
     f->options = json_options(s, lines);
     f->later = br_strdup(f->options);
@@ -485,7 +522,7 @@ static void whole_files(splitting *s, size_t from, size_t to) {
   size_t calls = 0;
   for (size_t i = from; i < to; i++) {
     const text_file *f = &s->files[i];
-    if (!f->options) continue; /* empty */
+    if (!f->options) continue; /* empty, or ruled out */
     if (options && strcmp(options, f->options) == 0) {
       br_buf_str(&b, ", ");
     } else {
@@ -505,7 +542,7 @@ static void whole_files(splitting *s, size_t from, size_t to) {
 /* A range has a name of its own, so columns that a name gives need whole files. */
 static bool in_ranges(const splitting *s, const text_file *f) { return f->cuttable && s->own == s->columns.n; }
 
-static uint64_t weight(const text_file *f) { return f->packed ? f->size * GZIP_RATIO : f->size; }
+static uint64_t weight(const text_file *f) { return f->dropped ? 0 : f->packed ? f->size * GZIP_RATIO : f->size; }
 
 static br_status make_parts(splitting *s, uint64_t target, br_error *err) {
   size_t from = 0;
@@ -513,7 +550,7 @@ static br_status make_parts(splitting *s, uint64_t target, br_error *err) {
   for (size_t i = 0; i < s->n_files; i++) {
     const text_file *f = &s->files[i];
     bool large = in_ranges(s, f) && f->size > target + target / 2;
-    if ((large || bytes + weight(f) / 2 > target || !f->local) && i > from) {
+    if ((large || bytes + weight(f) / 2 > target || (!f->local && !f->dropped)) && i > from) {
       whole_files(s, from, i);
       from = i, bytes = 0;
     }
@@ -532,7 +569,7 @@ static br_status make_parts(splitting *s, uint64_t target, br_error *err) {
 static bool is_one_part(const splitting *s, uint64_t target) {
   uint64_t bytes = 0;
   for (size_t i = 0; i < s->n_files; i++) {
-    if (!s->files[i].local) return false;
+    if (!s->files[i].local || s->files[i].dropped) return false;
     bytes += weight(&s->files[i]);
   }
   return bytes <= target;
@@ -540,6 +577,7 @@ static bool is_one_part(const splitting *s, uint64_t target) {
 
 static br_status understand(splitting *s, br_error *err) {
   check_options(s);
+  if (!s->why) check_folders(s);
   if (s->n_files > FILES_MOST) s->why = "more files than are looked at";
   if (s->why) return BR_OK;
   BR_TRY(describe(s, err));
@@ -561,8 +599,36 @@ static char *whole_call(const splitting *s) {
   return br_buf_take(&b);
 }
 
-br_status br_text_split(br_session *session, const char *call, uint64_t target_bytes, br_text_splits *out,
-                        br_error *err) {
+/* Files that the tests rule out; are all of them? What is left is cut as finely as all of it would be, down to TARGET_LEAST_BYTES. */
+static br_status drop_files(splitting *s, const char *const *tests, size_t n_tests, uint64_t *target, bool *all,
+                            br_error *err) {
+  uint64_t before = 0, after = 0;
+  *all = false;
+  if (n_tests == 0 || s->n_files == 0 || s->n_files > FILES_MOST) return BR_OK;
+  check_folders(s);
+  if (!s->named) return BR_OK;
+  BR_TRY(describe(s, err));
+  const char **paths = br_calloc(s->n_files, sizeof *paths);
+  bool *dropped = br_calloc(s->n_files, sizeof *dropped);
+  br_text_folders f = folders_of(s, paths);
+  br_status status = br_text_prune(s->session, &f, tests, n_tests, dropped, err);
+  *all = status == BR_OK && s->n_files > 0;
+  for (size_t i = 0; status == BR_OK && i < s->n_files; i++) {
+    before += weight(&s->files[i]);
+    s->files[i].dropped = dropped[i];
+    after += weight(&s->files[i]);
+    *all = *all && dropped[i];
+  }
+  free(dropped);
+  free(paths);
+  uint64_t share = before > 0 ? (uint64_t)((double)*target * ((double)after / (double)before)) : *target;
+  if (share < TARGET_LEAST_BYTES) share = TARGET_LEAST_BYTES;
+  if (share < *target) *target = share;
+  return status;
+}
+
+br_status br_text_split(br_session *session, const char *call, uint64_t target_bytes, const char *const *tests,
+                        size_t n_tests, br_text_splits *out, br_error *err) {
   splitting s = {.session = session, .text = call, .out = out};
   br_status status = BR_OK;
   *out = (br_text_splits){0};
@@ -572,11 +638,13 @@ br_status br_text_split(br_session *session, const char *call, uint64_t target_b
     goto done;
   }
   BR_TRY_GOTO(list_files(&s, err));
-  if (target_bytes && !is_one_part(&s, target_bytes)) {
+  bool none = false;
+  if (target_bytes) BR_TRY_GOTO(drop_files(&s, tests, n_tests, &target_bytes, &none, err));
+  if (target_bytes && !none && !is_one_part(&s, target_bytes)) {
     BR_TRY_GOTO(understand(&s, err));
     if (!s.why) BR_TRY_GOTO(make_parts(&s, target_bytes, err));
   }
-  if (!target_bytes || s.why || out->n == 0) {
+  if (!target_bytes || s.why || (out->n == 0 && !none)) {
     out->whole_why = s.why;
     add_part(&s, whole_call(&s));
   }

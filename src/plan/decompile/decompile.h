@@ -90,6 +90,8 @@ typedef struct br_scan {
 } br_scan;
 /* False: this GET is not such a scan (a table function). */
 BR_MUST_USE br_status br_scan_of(br_arena *arena, const br_node *get, bool *is_scan, br_scan *out, br_error *err);
+/* The name of a scan's output column; NULL: it is part of one, or has none. Borrowed from the plan. */
+const char *br_scan_name(const br_node *get, size_t column);
 /* The name in its Parquet files of a scan's output column; NULL: it is not one of theirs, or part of one. Borrowed from the plan. */
 const char *br_scan_column(const br_node *get, size_t column);
 /* One file as an element of read_parquet's list: a literal whose glob characters stand for themselves

@@ -485,12 +485,16 @@ br_status br_scan_of(br_arena *arena, const br_node *get, bool *is_scan, br_scan
   return e.status;
 }
 
-const char *br_scan_column(const br_node *get, size_t column) {
+const char *br_scan_name(const br_node *get, size_t column) {
   const json_t *ids = br_j_get(get->json, "projection_ids");
   size_t at = json_array_size(ids) ? (size_t)br_json_u64(json_array_get(ids, column)) : column;
   const json_t *index = br_j_at(get->json, "column_indexes", at);
   uint64_t i = br_json_u64(br_j_get(index, "index"));
-  if (!files_of(get) || !index || virtual_name(i) || br_j_count(index, "child_indexes")) return NULL;
-  const char *name = json_string_value(br_j_at(get->json, "names", (size_t)i));
+  if (!index || virtual_name(i) || br_j_count(index, "child_indexes")) return NULL;
+  return json_string_value(br_j_at(get->json, "names", (size_t)i));
+}
+
+const char *br_scan_column(const br_node *get, size_t column) {
+  const char *name = files_of(get) ? br_scan_name(get, column) : NULL;
   return name && !br_e_in_directories(get, name) ? name : NULL;
 }

@@ -282,6 +282,9 @@ void br_one_reads(br_dist *d, br_drel *r);  /* one task */
 /* ---- needs.c: fills d->needs */
 void br_find_needs(br_dist *d);
 
+/* ---- scan.c: a filter right above a scan of CSV or JSON files, for the names of their folders */
+BR_MUST_USE br_status br_filter_texts(br_dist *d, const br_node *filter, br_drel *child, br_error *err);
+
 /* ---- costly.c: functions that take longer than reading */
 /* Few rows in one task are spread, in their order, if they are at least so many. */
 BR_MUST_USE br_status br_spread_few(br_dist *d, br_drel *r, double least, br_error *err);

@@ -126,6 +126,7 @@ br_status br_dist_filter(br_dist *d, const br_node *n, br_drel *out, br_error *e
   const br_node *child = n->children[0];
   bool own = child->kind == BR_NODE_PROJECTION && marker_of(child) && br_j_count(n->json, "expressions") == 1;
   BR_TRY(br_walk(d, child, out, err));
+  if (!own) BR_TRY(br_filter_texts(d, n, out, err));
   if (!own) BR_TRY(br_spread_for_calls(d, n, out, err));
   double rows = out->rows;
   for (size_t i = 0; i < br_j_count(n->json, "expressions"); i++) {

@@ -110,6 +110,63 @@ static br_status scan(br_dist *d, const br_node *n, const br_scan *s, br_drel *o
   return keep_order(d, n, s, out, err);
 }
 
+/* ---- filters above CSV and JSON, whose reader takes none: what they say of the names of folders leaves files out */
+
+static void used_columns(const json_t *j, const br_drel *r, bool *used) {
+  const char *key;
+  json_t *value;
+  size_t i;
+  if (json_is_object(j)) {
+    int64_t at = br_expr_column(j, r);
+    if (at >= 0) used[at] = true;
+    json_object_foreach((json_t *)j, key, value) used_columns(value, r, used);
+  } else if (json_is_array(j)) {
+    json_array_foreach(j, i, value) used_columns(value, r, used);
+  }
+}
+
+/* "SELECT t.f, (condition) AS ok FROM (SELECT "__file" AS f, "year" AS c0 FROM folders) t"; NULL: it is about no named column. */
+static br_status test_text(br_dist *d, const br_node *get, const json_t *expr, const br_drel *r, const char **out,
+                           br_error *err) {
+  bool *used = br_arena_alloc(d->arena, r->n_columns + 1), any = false;
+  br_rel over = br_branch_rel(r, 0);
+  br_buf condition = {0}, columns = {0};
+  *out = NULL;
+  used_columns(expr, r, used);
+  for (size_t c = 0; c < r->n_columns; c++) {
+    const char *name = used[c] ? br_scan_name(get, c) : NULL;
+    if (!name) continue;
+    br_buf_str(&columns, ", ");
+    br_buf_sql_ident(&columns, name);
+    br_buf_printf(&columns, " AS c%zu", c);
+    any = true;
+  }
+  br_status status = any ? br_emit_expr(d->emit, expr, &over, "t", &condition, err) : BR_OK;
+  if (any && status == BR_OK)
+    *out = br_arena_printf(d->arena, "SELECT t.f, (%s) AS ok FROM (SELECT \"__file\" AS f%s FROM folders) t",
+                           br_buf_cstr(&condition), br_buf_cstr(&columns));
+  br_buf_free(&condition);
+  br_buf_free(&columns);
+  return status;
+}
+
+br_status br_filter_texts(br_dist *d, const br_node *filter, br_drel *child, br_error *err) {
+  const br_node *get = filter->children[0];
+  br_open *o = child->branches[0].open;
+  size_t n = br_j_count(filter->json, "expressions");
+  if (get->kind != BR_NODE_GET || child->n_branches != 1 || o->rule != BR_RULE_SPLITS || o->n_scans != 1) return BR_OK;
+  br_stage_scan *s = &o->scans[0];
+  if (s->scan.kind != BR_SCAN_TEXT) return BR_OK;
+  s->tests = br_arena_alloc(d->arena, (n + 1) * sizeof *s->tests);
+  for (size_t i = 0; i < n; i++) {
+    const json_t *expr = br_j_at(filter->json, "expressions", i);
+    if (br_volatile(expr)) continue;
+    BR_TRY(test_text(d, get, expr, child, &s->tests[s->n_tests], err));
+    s->n_tests += s->tests[s->n_tests] != NULL;
+  }
+  return BR_OK;
+}
+
 /* Functions that give the same rows in any process and may stand in every task of a stage. */
 static bool constant_function(const char *name) {
   static const char *const names[] = {"range",      "generate_series", "unnest",   "repeat",

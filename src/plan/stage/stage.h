@@ -71,9 +71,12 @@ typedef struct br_stage_scan {
   uint32_t number;   /* the token's number */
   const char *token; /* text in sql that a task replaces by its split's source */
   br_scan scan;
-  double rows;                    /* estimate after pushed filters */
-  uint32_t node;                  /* id of the plan's node + 1 */
-  bool one_part;                  /* it is known to be one split */
+  double rows;   /* estimate after pushed filters */
+  uint32_t node; /* id of the plan's node + 1 */
+  bool one_part; /* it is known to be one split */
+  const char *
+      *tests; /* TEXT: what the rows that count pass, for the folders of files (br_text_split in source/source.h) */
+  size_t n_tests;
   double source_rows, bytes;      /* of all files, as stored; bytes of the columns that are read; negative: unknown */
   const br_sorted_column *sorted; /* a column by which it may be cut; NULL: none */
   bool
