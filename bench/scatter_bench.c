@@ -142,7 +142,7 @@ static times run(const source *s, br_schema *schema, uint64_t rows, uint32_t n_p
     const br_vec *columns = s->vecs[block % BLOCKS];
     uint32_t n = BLOCK_ROWS;
     if (gather != NULL) { /* as the shuffle's writer does it */
-      must(br_gather_add(gather, columns, n, 16 * n) ? BR_OK : BR_INTERNAL);
+      must(br_gather_add(gather, columns, n) ? BR_OK : BR_INTERNAL);
       if (done + n < rows && br_gather_rows(gather) < BR_GATHER_ROWS) continue;
       columns = br_gather_columns(gather);
       n = br_gather_rows(gather);

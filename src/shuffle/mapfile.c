@@ -11,6 +11,7 @@
  * Bounds: memory for the index of a disk file (40 bytes a chunk); for chunks the caller's.
  */
 #include "shuffle/mapfile.h"
+#include "shuffle/checksum.h"
 
 #include "base/mem.h"
 #include "base/util.h"
@@ -23,7 +24,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 struct br_mapfile {
   _Atomic uint32_t refs;

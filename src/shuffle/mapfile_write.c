@@ -4,10 +4,10 @@
  * business of output.c. The format is described in mapfile.h.
  */
 #include "shuffle/mapfile.h"
+#include "shuffle/checksum.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the index is stored as it lies in memory");
 _Static_assert(sizeof(br_chunk) == 40, "br_chunk is the index entry of the file");

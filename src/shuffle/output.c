@@ -17,6 +17,7 @@
  * chunk is larger; the index takes 40 bytes a chunk.
  */
 #include "shuffle/output.h"
+#include "shuffle/checksum.h"
 
 #include "base/mem.h"
 #include "base/util.h"
@@ -31,8 +32,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#define XXH_STATIC_LINKING_ONLY
-#include <xxhash.h>
 
 #define RESERVE_STEP_BYTES_MIN (4u << 20)
 #define RESERVE_STEP_BYTES_MAX (64u << 20)

@@ -2,11 +2,9 @@
  * Checksums of chunks on their way between workers (wire.h): the sender has the chunk's own from the index of its map output, the
  * reader computes it from what arrived. Any thread. */
 #include "shuffle/wire.h"
+#include "shuffle/checksum.h"
 
 #include "shuffle/mapfile.h"
-
-#define XXH_STATIC_LINKING_ONLY /* a state on the stack */
-#include <xxhash.h>
 
 uint64_t br_wire_chunk_checksum(const void *head, size_t head_bytes, const void *body, size_t body_bytes) {
   static const char zeros[BR_MAPFILE_ALIGN_BYTES];
