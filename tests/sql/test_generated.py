@@ -15,6 +15,11 @@ SEEDS = sorted(range(1000), key=lambda s: (generated.mode_of(s), s))
 CHUNKS = [SEEDS[i:i + 50] for i in range(0, len(SEEDS), 50)]
 
 
+def test_configurations_are_dealt_evenly():
+    counts = collections.Counter((generated.mode_of(s), generated.settings_of(s)["partitions"]) for s in SEEDS)
+    assert counts == {(mode, n): len(SEEDS) / 8 for mode in ("staged", "eager") for n in (1, 2, 7, 64)}
+
+
 @pytest.fixture(scope="module")
 def runner():
     r = generated.Runner(0)

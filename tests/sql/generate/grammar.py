@@ -9,54 +9,20 @@ judge (run.py), which asks DuckDB twice over differently ordered rows.
 import dataclasses
 import random
 
+import shapes
 import tables
-
-CATEGORY = {"INTEGER": "int", "BIGINT": "int", "TINYINT": "int", "UBIGINT": "int", "SMALLINT": "int", "HUGEINT": "int", "DOUBLE": "dbl", "FLOAT": "dbl",
-            "VARCHAR": "str", "BLOB": "blob", "UUID": "uuid", "DATE": "date", "TIMESTAMP": "ts", "TIMESTAMPTZ": "tz", "TIME": "time",
-            "INTERVAL": "iv", "INTEGER[]": "il", "VARCHAR[]": "sl", "BOOLEAN": "bool"}
-# columns whose arithmetic can't overflow, whose dates can be moved
-SMALL = ("k", "kt", "g", "z", "kb", "kd", "p", "x", "kf", "kr", "kh", "dt", "ts", "tz", "kw")
-NUMERIC = ("int", "dec", "dbl")
-ORDERED = ("int", "dec", "dbl", "str", "date", "ts", "bool", "iv", "enum", "uuid", "time", "tz")
-MAKEABLE = ("int", "dec", "dbl", "str", "bool", "date", "ts", "iv", "il", "sl", "st")
-
-
-@dataclasses.dataclass(frozen=True)
-class Column:
-    sql: str
-    cat: str
-    small: bool = False
-    approx: bool = False
-
-
-@dataclasses.dataclass
-class Relation:
-    """What stands in FROM: its text, its columns (qualified), and which of them together tell rows apart (None: all of them)."""
-    sql: str
-    columns: list
-    unique: list = None
-
-    def identity(self):
-        return self.unique or [c.sql for c in self.columns if not c.approx]
-
-
-@dataclasses.dataclass
-class Query:
-    sql: str
-    columns: list  # of Column, their names
-    ordered: bool = False
-    unique: list = None
+from parts import CATEGORY, MAKEABLE, NUMERIC, ORDERED, SMALL, Column, Query, Relation
 
 
 def base_columns(alias):
     out = [Column(f"{alias}.id", "int", True)]
     for name, kind, _ in tables.COLUMNS:
-        cat = CATEGORY.get(kind) or {"DEC": "dec", "ENU": "enum", "STR": "st", "MAP": "map"}[kind[:3]]
+        cat = CATEGORY.get(kind) or {"DEC": "dec", "ENU": "enum", "STR": "st", "MAP": "map", "UNI": "un"}[kind[:3]]
         out.append(Column(f"{alias}.{name}", cat, name in SMALL))
     return out
 
 
-class Generator:
+class Generator(shapes.Shapes):
     def __init__(self, seed):
         self.r = random.Random(seed)
         self.names = 0
@@ -91,7 +57,8 @@ class Generator:
             "tz": lambda: "TIMESTAMPTZ '2024-03-31 01:00:00+00'", "time": lambda: "TIME '12:00:00'", "uuid": lambda: "md5('1')::UUID",
             "iv": lambda: self.pick("INTERVAL 30 DAY", "INTERVAL 1 MONTH", "INTERVAL 0 DAY"), "blob": lambda: "'a'::BLOB",
             "enum": lambda: "'ok'", "il": lambda: self.pick("[1, NULL, 3]", "[]::INTEGER[]", "[3]"), "sl": lambda: "['v1', 'é']",
-            "st": lambda: "{'a': 1, 'b': 'b1'}", "map": lambda: "MAP {'z': 1}"}[cat]()
+            "st": lambda: "{'a': 1, 'b': 'b1'}", "map": lambda: "MAP {'z': 1}", "ttz": lambda: "'12:00:00+02'::TIMETZ", "ar": lambda: "[1, NULL]::INTEGER[2]",
+            "js": lambda: "'{\"a\": 1}'::JSON", "bit": lambda: "'01'::BIT", "un": lambda: "union_value(n := 2)"}[cat]()
 
     def column(self, cat, cols, small=False):
         fit = [c for c in cols if c.cat == cat and not c.approx and (c.small or not small)]
@@ -196,7 +163,9 @@ class Generator:
             lambda: f"({e()})[{n}:3]", lambda: f"range((abs({e('int')}::BIGINT) % 5)::INTEGER)::INTEGER[]", lambda: f"list_reverse({e()})",
             lambda: f"list_transform({e()}, (y, i) -> y * i::INTEGER)", lambda: f"[y + 1 FOR y IN {e()}]",
             lambda: f"list_transform({e()}, y -> (y + coalesce({e('int')}, 0))::INTEGER)", lambda: f"list_prepend({n}, {e()})",
-            lambda: f"list_grade_up({e()})::INTEGER[]", lambda: f"flatten([{e()}, {e()}])", lambda: f"list_intersect({e()}, [1, 2])")()
+            lambda: f"list_grade_up({e()})::INTEGER[]",
+            lambda: self.array_of(cols) if depth > 0 and self.budget > 0 else e(), lambda: f"flatten([{e()}, {e()}])",
+            lambda: f"list_intersect({e()}, [1, 2])")()
 
     def e_sl(self, cols, depth, small):
         def e(cat="sl"):
@@ -217,7 +186,8 @@ class Generator:
             return self.pick(f"({p[0]} AND {p[1]})", f"({p[0]} OR {p[1]})", f"NOT ({p[0]})", f"({p[0]} OR {p[1]})")
         if subqueries and self.budget > 0 and self.chance(0.45):
             return self.subquery_predicate(cols, depth)
-        cat = self.pick("int", "int", "dec", "dbl", "str", "str", "date", "ts", "iv", "bool", "il", "st", "enum", "uuid", "tz", "blob")
+        cat = self.pick("int", "int", "dec", "dbl", "str", "str", "date", "ts", "iv", "bool", "il", "st", "enum", "uuid", "tz", "blob", "ttz", "ar", "js",
+                        "bit")
         d = max(depth - 1, 0)
 
         def e(c=None):
@@ -246,7 +216,7 @@ class Generator:
                 lambda: f"({left} IN ({sub})) IS {self.pick('NULL', 'NOT TRUE', 'TRUE', 'FALSE')}"),
             (2, lambda: f"{self.pick('', 'NOT ')}EXISTS ({sub})"),
             (1, lambda: f"{left} {compare} {self.pick('ANY', 'ALL')} ({sub})"), (2, lambda: f"{left} {self.pick('=', '<', '>')} {scalar}"),
-            (1, lambda: f"{scalar} IS NULL"))()
+            (1, lambda: f"{scalar} IS NULL"), (2, lambda: self.rows_in(cols)))()
 
     def correlation(self, inner, outer):
         """A condition between the subquery's own columns and those around it."""
@@ -375,8 +345,8 @@ class Generator:
     # ---- windows
     def window(self, rel):
         cols = rel.columns
-        part = [self.expr(self.pick("int", "str", "bool", "dec", "date", "dbl", "enum", "iv"), cols, self.pick(0, 0, 1)) for _ in range(self.pick(0, 1, 1,
-            1, 2))]
+        part = [self.expr(self.pick("int", "str", "bool", "dec", "date", "dbl", "enum", "iv", "ttz", "ar"), cols, self.pick(0, 0, 1))
+                for _ in range(self.pick(0, 1, 1, 1, 2))]
         order = self.total_order(rel)
         over = (f"PARTITION BY {', '.join(part)} " if part else "")
         cat = self.pick(*ORDERED)
@@ -428,7 +398,8 @@ class Generator:
             kinds.append((5, self.cte))
         if depth > 0:
             kinds += [(7, self.join), (4, self.derived), (1, self.values), (1, self.unnested), (1, self.lateral), (1, self.unpivoted), (1, self.pivoted),
-                      (1, self.asof), (1, self.series), (1, self.sampled), (1, self.positional)]
+                      (1, self.asof), (1, self.series), (1, self.sampled), (1, self.positional), (1, self.ordinality), (1, self.object_parts),
+                      (1, self.scoped)]
         return self.weighted(*kinds)(depth)
 
     def base(self, depth):
@@ -548,8 +519,8 @@ class Generator:
         else:
             sub = (f"(SELECT {oexpr} AS {o}, min({self.expr(kc, right.columns, 0)}) AS {k}, "
                    f"min({self.expr('int', right.columns, 1)}) AS {v} FROM {right.sql} GROUP BY ALL) {alias}")
-        return Relation(f"{left.sql} ASOF {self.pick('', 'LEFT ')}JOIN {sub} ON {on}",
-                        left.columns + [Column(f"{alias}.{k}", kc), Column(f"{alias}.{o}", cat), Column(f"{alias}.{v}", "int")], left.unique)
+        return Relation(f"{left.sql} ASOF {self.pick('', 'LEFT ', 'RIGHT ', 'FULL ')}JOIN {sub} ON {on}",
+                        left.columns + [Column(f"{alias}.{k}", kc), Column(f"{alias}.{o}", cat), Column(f"{alias}.{v}", "int")])
 
     def equality(self, left, right):
         for _ in range(12):
@@ -582,7 +553,8 @@ class Generator:
             conds = [self.equality(left, right) for _ in range(self.weighted((1, 0), (5, 1), (3, 2)))]
             if not conds or self.chance(0.3):
                 conds.append(self.weighted((3, lambda: self.inequality(left, right)), (2, lambda: self.predicate(both, 1)),
-                                           (1, lambda: self.predicate(left.columns, 1)), (1, lambda: self.predicate(right.columns, 1)))())
+                                           (1, lambda: self.predicate(left.columns, 1)), (1, lambda: self.predicate(right.columns, 1)),
+                                           (1, lambda: self.subquery_predicate(self.pick(left.columns, right.columns, both), 1)))())
             text = f"{left.sql} {kind} {right.sql} ON {' AND '.join(conds)}"
         if kind in ("SEMI JOIN", "ANTI JOIN"):
             return Relation(text, left.columns, left.unique)
@@ -605,8 +577,8 @@ class Generator:
     def query(self, depth, cats=None):
         if depth > 0 and self.chance(0.15):
             return self.set_operation(depth, cats)
-        if cats is None and self.chance(0.04):
-            return self.recursive()
+        if cats is None and self.chance(0.06):
+            return self.pick(self.recursive, self.recursive, self.by_key, self.by_name)()
         return self.select(depth, cats)
 
     def set_operation(self, depth, cats):
@@ -649,14 +621,15 @@ class Generator:
         if where and some and self.chance(0.5):  # or too many results are empty
             where = f"{where} OR {some} % 2 = 0"
         tail = f" FROM {rel.sql}" + (f" WHERE {where}" if where else "")
-        mode = self.weighted((4, "plain"), (5, "group"), (3, "window"), (1, "distinct"), (1, "distinct on"), (1, "total"))
+        mode = self.weighted((4, "plain"), (5, "group"), (3, "window"), (1, "distinct"), (1, "distinct on"), (1, "total"), (1, "ranked groups"),
+            (1 if depth > 0 and self.budget > 0 else 0, "subqueries"))
         if cats is not None:
             mode = self.pick("plain", "plain", "distinct", "group")
         return getattr(self, "s_" + mode.replace(" ", "_"))(rel, tail, depth, cats)
 
     def plain_items(self, rel, depth, cats):
-        cats = cats or [self.pick("int", "int", "str", "dec", "dbl", "date", "bool", "ts", "il", "sl", "st", "iv", "enum", "tz", "blob", "uuid", "time")
-            for _ in range(self.r.randint(1, 4))]
+        cats = cats or [self.pick("int", "int", "str", "dec", "dbl", "date", "bool", "ts", "il", "sl", "st", "iv", "enum", "tz", "blob", "uuid", "time",
+            "ttz", "ar", "js", "bit", "un") for _ in range(self.r.randint(1, 4))]
         out = []
         for c in cats:
             if c not in MAKEABLE and self.column(c, rel.columns) is None:
@@ -693,14 +666,14 @@ class Generator:
         return Query(f"SELECT {', '.join(texts)}{tail}{having}", columns, unique=[])
 
     def s_group(self, rel, tail, depth, cats):
-        key_cats = [self.pick("int", "int", "str", "str", "dec", "dbl", "date", "bool", "enum", "iv", "il", "st", "uuid", "ts", "tz")
-            for _ in range(self.pick(1, 1, 2, 2, 3))]
+        key_cats = [self.pick("int", "int", "str", "str", "dec", "dbl", "date", "bool", "enum", "iv", "il", "st", "uuid", "ts", "tz", "ttz", "ar", "js",
+            "bit") for _ in range(self.pick(1, 1, 2, 2, 3))]
         keys = [(self.expr(c, rel.columns, self.pick(0, 1)), c) for c in key_cats if c in MAKEABLE or self.column(c, rel.columns)] or [(self.expr("int",
             rel.columns, 0), "int")]
         group = ", ".join(k for k, _ in keys)
         sets = False
         plain_columns = all(k.count(".") == 1 and " " not in k and "(" not in k and "'" not in k for k, _ in keys) and len({k for k, _ in keys}) == len(keys)
-        if plain_columns and len(keys) > 1 and self.chance(0.35):
+        if (plain_columns or (len({k for k, _ in keys}) == len(keys) and self.chance(0.4))) and len(keys) > 1 and self.chance(0.35):
             group = self.pick(f"ROLLUP ({group})", f"CUBE ({group})", f"GROUPING SETS (({keys[0][0]}), ({group}), ())",
                 f"GROUPING SETS (({keys[0][0]}), ({keys[1][0]}))")
             sets = True

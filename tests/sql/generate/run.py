@@ -2,9 +2,10 @@
 """Generated queries, distributed, against one-process DuckDB.
 
 `python tests/sql/generate/run.py 1000` runs seeds 0 … 999, `… 5000:9000` others; `--one SEED` shows one. A seed is a query and its
-configuration: partitions 1, 2, 7 or 64, staged or eager, with and without broadcast, two-step aggregates, sorts by ranges, small splits,
-passes. Failures are shrunk and printed with their seeds. What differs between two runs of DuckDB itself, over the same rows in another order,
-has no single answer and is left out; so is what takes DuckDB more than LIMIT_S.
+configuration: partitions 1, 2, 7 or 64, staged or eager, all eight in turn; with and without broadcast, two-step aggregates, sorts by
+ranges, small splits, passes, by chance. `--each` runs a seed's query in all eight. Failures
+are shrunk and printed with their seeds. What differs between two runs of DuckDB itself, over the same rows in another order, has no single
+answer and is left out; so is what takes DuckDB more than LIMIT_S.
 """
 import argparse
 import collections
@@ -34,9 +35,12 @@ MICROS = ("((extract(year FROM {0}) * 12 + extract(month FROM {0})) * 30 + extra
           "+ extract(minute FROM {0}) * 60000000 + extract(microsecond FROM {0})")
 
 
+PARTITIONS = (1, 2, 7, 64)
+
+
 def settings_of(seed):
     r = random.Random(seed * 7919 + 1)
-    partitions = r.choices([1, 2, 7, 64], [3, 6, 6, 1])[0]
+    partitions = PARTITIONS[seed % 4]
     passes = r.choices([0, 3], [5, 1])[0] if partitions < 64 else 0  # they multiply
     return {"partitions": partitions, "task_passes": passes, "broadcast_bytes": r.choice(["0", "0", "32MiB"]), "split_bytes": r.choice([0, 0, 20000]),
             "sort_one_task_rows": r.choice([0, 0, 1000000]), "two_step_aggregate": r.choice(["true", "true", "false"]),
@@ -45,7 +49,7 @@ def settings_of(seed):
 
 
 def mode_of(seed):
-    return "eager" if seed // 8 % 2 else "staged"
+    return "eager" if seed // 4 % 2 else "staged"
 
 
 class Judge:
@@ -153,8 +157,8 @@ class Runner:
             self.session.close()
         self.session, self.mode, self.known = None, None, {}
 
-    def configure(self, seed):
-        mode = mode_of(seed)
+    def configure(self, seed, mode=None, partitions=None):
+        mode = mode or mode_of(seed)
         if mode != self.mode:
             self.close()
             self.session = brantlib.Session(workers=3, threads=1, distribute="always", mode=mode, settings={"TimeZone": "UTC", "timeout_ms": 60000},
@@ -162,7 +166,10 @@ class Runner:
             self.mode = mode
             for v in [*tables.views(self.folder), tables.attached(self.folder)]:
                 self.session.run(v)
-        for k, v in settings_of(seed).items():
+        settings = settings_of(seed)
+        if partitions is not None:
+            settings.update(partitions=partitions, task_passes=0 if partitions == 64 else settings["task_passes"])
+        for k, v in settings.items():
             if self.known.get(k) != v:
                 self.session.set(k, v)
                 self.known[k] = v
@@ -206,32 +213,38 @@ class Runner:
                 return False
         return shrink.shrink(self.judge.duck.con, sql, fails)
 
-    def seed(self, seed):
-        self.configure(seed)
+    def seed(self, seed, mode=None, partitions=None):
+        self.configure(seed, mode, partitions)
         q = grammar.query(seed)
         return q, self.check(q.sql, q.ordered)
 
 
 def describe(seed, runner, sql, outcome, small=None):
-    settings = " ".join(f"{k}={v}" for k, v in settings_of(seed).items())
-    lines = [f"seed {seed}: {outcome.kind}: {outcome.text[:600]}", f"  {mode_of(seed)} {settings}", f"  data: {runner.folder.name}"]
+    settings = " ".join(f"{k}={v}" for k, v in runner.known.items())
+    lines = [f"seed {seed}: {outcome.kind}: {outcome.text[:600]}", f"  {runner.mode} {settings}", f"  data: {runner.folder.name}"]
     lines.append(f"  small: {small}" if small else f"  query: {sql}")
     return "\n".join(lines)
 
 
-def run(first, end, shrunk=True, say=print):
+def configurations(first, end, each):
+    """(seed, mode, partitions), mode by mode, so that sessions are kept."""
+    if not each:
+        return sorted(((s, mode_of(s), None) for s in range(first, end)), key=lambda c: (c[0] // SEEDS_PER_DATA, c[1], c[0]))
+    return [(s, m, p) for m in ("eager", "staged") for s in range(first, end) for p in PARTITIONS]
+
+
+def run(first, end, shrunk=True, each=False, say=print):
     """(counts by kind, texts of failures)"""
     counts, failures, runner, data = collections.Counter(), [], None, None
-    # mode by mode, so that sessions are kept
-    order = sorted(range(first, end), key=lambda s: (s // SEEDS_PER_DATA, mode_of(s), s))
+    order = configurations(first, end, each)
     begin = time.monotonic()
-    for done, seed in enumerate(order, 1):
+    for done, (seed, mode, partitions) in enumerate(order, 1):
         if seed // SEEDS_PER_DATA != data:
             if runner is not None:
                 runner.close()
             data = seed // SEEDS_PER_DATA
             runner = Runner(data)
-        q, outcome = runner.seed(seed)
+        q, outcome = runner.seed(seed, mode, partitions)
         counts[outcome.kind] += 1
         if outcome.failed:
             small = runner.smaller(q.sql, outcome) if shrunk and counts[outcome.kind] <= 12 else None
@@ -249,6 +262,7 @@ def main():
     p.add_argument("seeds", nargs="?", default="1000")
     p.add_argument("--one", type=int, help="show one seed: text, configuration, outcome")
     p.add_argument("--no-shrink", action="store_true")
+    p.add_argument("--each", action="store_true", help="each seed in every mode with every number of partitions")
     a = p.parse_args()
     if a.one is not None:
         runner = Runner(a.one // SEEDS_PER_DATA)
@@ -259,7 +273,7 @@ def main():
         runner.close()
         return 0
     first, _, end = a.seeds.rpartition(":")
-    counts, failures = run(int(first or 0), int(end), not a.no_shrink)
+    counts, failures = run(int(first or 0), int(end), not a.no_shrink, a.each)
     for kind, n in counts.most_common():
         print(f"{n:7} {kind}")
     print(f"{sum(counts.values()) - len(failures)} passed, {len(failures)} failed")
