@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * DuckDB's error types as our codes and blames; the text is carried on, never looked at.
+ * DuckDB's error types as our codes and blames; the text is carried on, and looked at only where the C API has no type.
  * Order: any. Threads: any. Bounds: messages are cut at BR_ERROR_MESSAGE_BYTES.
  */
 #include "engine/internal.h"
+#include <string.h>
+#include <strings.h>
 
 typedef struct mapped {
   br_code code;
@@ -42,6 +44,44 @@ static mapped map_type(duckdb_error_type type) {
     case DUCKDB_ERROR_STAT: return (mapped){BR_INTERNAL, BR_BLAME_EXECUTOR, true};
     default: return (mapped){BR_EXECUTION, BR_BLAME_USER, false};
   }
+}
+
+duckdb_error_type br_duckdb_type_of(const char *message) {
+  static const struct {
+    const char *name;
+    duckdb_error_type type;
+  } names[] = {{"Parser", DUCKDB_ERROR_PARSER},
+               {"Syntax", DUCKDB_ERROR_SYNTAX},
+               {"Binder", DUCKDB_ERROR_BINDER},
+               {"Catalog", DUCKDB_ERROR_CATALOG},
+               {"Settings", DUCKDB_ERROR_SETTINGS},
+               {"Planner", DUCKDB_ERROR_PLANNER},
+               {"Unknown Type", DUCKDB_ERROR_UNKNOWN_TYPE},
+               {"Dependency", DUCKDB_ERROR_DEPENDENCY},
+               {"Parameter Not Resolved", DUCKDB_ERROR_PARAMETER_NOT_RESOLVED},
+               {"Parameter Not Allowed", DUCKDB_ERROR_PARAMETER_NOT_ALLOWED},
+               {"Not implemented", DUCKDB_ERROR_NOT_IMPLEMENTED},
+               {"Missing Extension", DUCKDB_ERROR_MISSING_EXTENSION},
+               {"Extension Autoloading", DUCKDB_ERROR_AUTOLOAD},
+               {"Permission", DUCKDB_ERROR_PERMISSION},
+               {"Out of Memory", DUCKDB_ERROR_OUT_OF_MEMORY},
+               {"IO", DUCKDB_ERROR_IO},
+               {"HTTP", DUCKDB_ERROR_HTTP},
+               {"Network", DUCKDB_ERROR_NETWORK},
+               {"Connection", DUCKDB_ERROR_CONNECTION},
+               {"Serialization", DUCKDB_ERROR_SERIALIZATION},
+               {"INTERRUPT", DUCKDB_ERROR_INTERRUPT},
+               {"FATAL", DUCKDB_ERROR_FATAL},
+               {"INTERNAL", DUCKDB_ERROR_INTERNAL},
+               {"NullPointer", DUCKDB_ERROR_NULL_POINTER},
+               {"Scheduler", DUCKDB_ERROR_SCHEDULER},
+               {"Optimizer", DUCKDB_ERROR_OPTIMIZER},
+               {"Stat", DUCKDB_ERROR_STAT}};
+  for (size_t i = 0; message && i < sizeof names / sizeof *names; i++) {
+    size_t n = strlen(names[i].name);
+    if (strncasecmp(message, names[i].name, n) == 0 && strncmp(message + n, " Error: ", 8) == 0) return names[i].type;
+  }
+  return DUCKDB_ERROR_EXECUTOR;
 }
 
 br_status br_duckdb_fail(br_error *err, duckdb_error_type type, const char *message) {

@@ -69,6 +69,8 @@ br_session *br_session_of(br_engine *e, duckdb_client_context context);
 
 /* ---- error.c */
 br_status br_duckdb_fail(br_error *err, duckdb_error_type type, const char *message);
+/* By what a message of DuckDB's begins with ("IO Error: "); DUCKDB_ERROR_EXECUTOR: it is none that matters here. */
+duckdb_error_type br_duckdb_type_of(const char *message);
 /* DuckDB reports an interrupt that nobody asked for: the failure behind it is lost. */
 br_status br_interrupted_fail(br_error *err);
 /* For duckdb_error_data: frees *e. Returns BR_OK when there is none. */

@@ -51,14 +51,14 @@ br_status br_stmt_start(br_session *s, duckdb_prepared_statement ps, bool stream
                         br_error *err) {
   duckdb_state state = streaming ? duckdb_pending_prepared_streaming(ps, out) : duckdb_pending_prepared(ps, out);
   if (state == DuckDBSuccess) return BR_OK;
+  /* The C API has no error type here but in the message. To execute it once more would tell, and might write files. */
+  const char *message = duckdb_pending_error(*out);
+  duckdb_error_type type = br_duckdb_type_of(message);
+  br_status status = br_session_cancelled(s)          ? cancelled(err)
+                     : type == DUCKDB_ERROR_INTERRUPT ? br_interrupted_fail(err)
+                                                      : br_duckdb_fail(err, type, message);
   duckdb_destroy_pending(out);
-  if (br_session_cancelled(s)) return cancelled(err);
-  /* It failed before it ran anything, and the C API has no error type for that; this way it has one. */
-  duckdb_result r = {0};
-  state = streaming ? duckdb_execute_prepared_streaming(ps, &r) : duckdb_execute_prepared(ps, &r);
-  if (state != DuckDBSuccess) return failed_execute(s, &r, err);
-  duckdb_destroy_result(&r);
-  return br_fail(err, BR_INTERNAL, BR_BLAME_EXECUTOR, "DuckDB could not start a statement, and then could");
+  return status;
 }
 
 br_status br_stmt_finish(br_session *s, duckdb_pending_result *pending, duckdb_result *out, br_error *err) {

@@ -2,6 +2,7 @@
  * links: br_engine
  * Failures of inputs, sinks and SQL: whose error wins; cancel while everything blocks; streams. */
 #include "engine_fixture.h"
+#include "engine/internal.h"
 
 /* An input that serves rows, then fails, ends or blocks. */
 typedef struct source {
@@ -165,6 +166,47 @@ static void sql_fails(void **state) {
     collect_free(c);
   }
   source_free(&s);
+}
+
+/* Where DuckDB gives a message alone, it says the same as a type would: nothing is run again to learn that. */
+static void types_by_messages(void **state) {
+  static const char *const failing[] = {"SELEC 1",
+                                        "SELECT nope",
+                                        "FROM no_such",
+                                        "SELECT no_such(1)",
+                                        "SELECT 'x'::INTEGER",
+                                        "SELECT 200::TINYINT",
+                                        "SELECT error('IO Error: of the user')",
+                                        "FROM '/no/such.parquet'",
+                                        "COPY (SELECT 1) TO '/no/such/x.parquet'",
+                                        "SET no_such = 1",
+                                        "SET threads = 'x'",
+                                        "LOAD '/no/such.duckdb_extension'",
+                                        "DROP TABLE no_such",
+                                        "ATTACH '/no/such/x.duckdb' AS x",
+                                        "ATTACH '/proc/version' AS x",
+                                        "EXECUTE nobody(1)",
+                                        "SELECT list_sort(range(10), 'x')",
+                                        "FROM repeat('x', 'y')",
+                                        "SELECT unnest(range(3)) OVER ()",
+                                        "SELECT repeat('x', 100000000000)"};
+  fixture *f = *state;
+  size_t kinds[64] = {0}, n = 0;
+  for (size_t i = 0; i < sizeof failing / sizeof *failing; i++) {
+    duckdb_result r;
+    br_error by_type, by_message;
+    assert_int_equal(duckdb_query(f->session->con, failing[i], &r), DuckDBError);
+    const char *message = duckdb_result_error(&r);
+    assert_int_equal(br_duckdb_fail(&by_message, br_duckdb_type_of(message), message),
+                     br_duckdb_fail(&by_type, duckdb_result_error_type(&r), message));
+    if (by_type.blame != by_message.blame || by_type.retryable != by_message.retryable)
+      fail_msg("%s: %s", failing[i], message);
+    n += kinds[by_type.code]++ == 0;
+    duckdb_destroy_result(&r);
+  }
+  assert_true(n >= 4); /* of many kinds */
+  assert_int_equal(br_duckdb_type_of(NULL), DUCKDB_ERROR_EXECUTOR);
+  assert_int_equal(br_duckdb_type_of("IO"), DUCKDB_ERROR_EXECUTOR);
 }
 
 /* A batch of other types than announced is found before DuckDB reads it. */
@@ -422,9 +464,9 @@ static void progress(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(input_fails),   cmocka_unit_test(sink_fails),     cmocka_unit_test(sql_fails),
-      cmocka_unit_test(wrong_batch),   cmocka_unit_test(cancel_blocked), cmocka_unit_test(cancel_working),
-      cmocka_unit_test(failure_wakes), cmocka_unit_test(streams),        cmocka_unit_test(stream_failures),
-      cmocka_unit_test(streams_over),  cmocka_unit_test(progress)};
+      cmocka_unit_test(input_fails),       cmocka_unit_test(sink_fails),    cmocka_unit_test(sql_fails),
+      cmocka_unit_test(types_by_messages), cmocka_unit_test(wrong_batch),   cmocka_unit_test(cancel_blocked),
+      cmocka_unit_test(cancel_working),    cmocka_unit_test(failure_wakes), cmocka_unit_test(streams),
+      cmocka_unit_test(stream_failures),   cmocka_unit_test(streams_over),  cmocka_unit_test(progress)};
   return cmocka_run_group_tests(tests, fixture_open, fixture_close);
 }
