@@ -519,7 +519,8 @@ class Generator(shapes.Shapes):
         else:
             sub = (f"(SELECT {oexpr} AS {o}, min({self.expr(kc, right.columns, 0)}) AS {k}, "
                    f"min({self.expr('int', right.columns, 1)}) AS {v} FROM {right.sql} GROUP BY ALL) {alias}")
-        return Relation(f"{left.sql} ASOF {self.pick('', 'LEFT ', 'RIGHT ', 'FULL ')}JOIN {sub} ON {on}",
+        # not RIGHT, nor FULL: with one thread DuckDB 1.5.5 may wait for ever in them, whatever stops it
+        return Relation(f"{left.sql} ASOF {self.pick('', 'LEFT ', 'LEFT ', '')}JOIN {sub} ON {on}",
                         left.columns + [Column(f"{alias}.{k}", kc), Column(f"{alias}.{o}", cat), Column(f"{alias}.{v}", "int")])
 
     def equality(self, left, right):
@@ -706,10 +707,12 @@ class Generator(shapes.Shapes):
     def s_window(self, rel, tail, depth, cats):
         if len(rel.identity()) > 12:
             return self.s_plain(rel, tail, depth, cats)
-        makers = self.plain_items(rel, 0, None)[:2] + [self.window(rel) for _ in range(self.r.randint(1, 3))]
+        # rows of t5 are all equal: two windows may each put them into an order of its own
+        windows = 1 if "t5 " in rel.sql else self.r.randint(1, 3)
+        makers = self.plain_items(rel, 0, None)[:2] + [self.window(rel) for _ in range(windows)]
         texts, columns = self.items(makers)
         qualify = ""
-        if self.chance(0.3):
+        if self.chance(0.3) and "t5 " not in rel.sql:
             w = self.window(rel)
             qualify = (f" QUALIFY {w[0]} {self.pick('<=', '=', 'IS NOT DISTINCT FROM')} {self.literal(w[1])}"
                        if not w[2] and w[1] in MAKEABLE else
