@@ -89,6 +89,18 @@ def test_many_rows_take_the_stages_of_the_plan(data):
         check(s, duck, rows, True)
 
 
+def test_much_work_with_few_rows_is_shared_out(data):
+    """Joins without an equality, functions that take long."""
+    views, duck = data
+    text = "WITH c AS MATERIALIZED (SELECT k, v, s FROM facts WHERE k % 100 = 5) SELECT a.k, count(*) AS n, max(b.v) AS v FROM c a JOIN c b ON {} GROUP BY a.k"
+    with open_session(views, **{**LITTLE, "broadcast_bytes": 1 << 20}) as s:
+        for on, gathered in (("a.k = b.k", True), ("a.k < b.k + a.v", False), ("a.k = b.k AND minhash(a.s || b.s, 4, 2, 1)[1] >= 0", False)):
+            stages = json.loads(s.explain(text.format(on), True, True))["stages"]
+            assert [m["measured"]["tasks"] > 1 for m in stages if "join" in m["label"] and m["measured"]["tasks"]] == [not gathered], on
+            if "minhash" not in on:
+                check(s, duck, text.format(on), False)
+
+
 def test_a_number_of_parts_that_was_asked_for_stays(data):
     views, duck = data
     sql = f"SELECT v + 1 AS v, n FROM into_partitions(({GROUPS}), 5)"

@@ -239,9 +239,34 @@ static size_t times_read(const br_stage *s, uint32_t input) {
   return times;
 }
 
-/* Nothing about it is decided by what its inputs turn out to be, but how many tasks share them. */
+static bool equality_in_line(const char *at) {
+  size_t n = strcspn(at, "\n");
+  static const char *const equal[] = {" = ", " IS NOT DISTINCT FROM "};
+  for (size_t i = 0; i < sizeof equal / sizeof *equal; i++) {
+    const char *hit = strstr(at, equal[i]);
+    if (hit && hit < at + n) return true;
+  }
+  return false;
+}
+
+/* Has each join's condition, in the line where it begins, an equality? If not, few rows may be much work, and may make many. */
+static bool joins_by_equality(const char *sql) {
+  size_t without = 0;
+  for (const char *at = sql; *at;) {
+    int64_t ignored;
+    bool on = !strncmp(at, " ON ", 4);
+    if (on && !equality_in_line(at)) return false;
+    without -= on && without > 0;
+    without += !strncmp(at, "JOIN ", 5) && at > sql && (at[-1] == ' ' || at[-1] == '\n');
+    at += br_stage_piece(sql, at, &ignored);
+  }
+  return without == 0;
+}
+
+/* Nothing about it is decided by what its inputs turn out to be, but how many tasks share them, and few rows are little work. */
 static bool decided(const br_stage *s) {
   if (!plain(s) || s->split_scan >= 0 || s->makes_bloom || s->enough_rows) return false;
+  if (br_stage_costly_rows(s) > 0 || !joins_by_equality(s->sql)) return false;
   for (size_t i = 0; i < s->n_inputs; i++)
     if (br_exchange_helps(s->inputs[i].kind) || s->inputs[i].kind == BR_EX_KEYS || s->inputs[i].kind == BR_EX_BOUNDS)
       return false;
