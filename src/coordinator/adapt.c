@@ -123,17 +123,18 @@ static bool let_none_pass(br_query *q, br_stage_run *r) {
 /* What every task has of constants and broadcast sides shows only beside rows of its partition. The last stage
  * runs: a statement that writes files wants one also without rows. */
 static bool has_nothing(br_query *q, br_stage_run *r) {
-  size_t n = 0, empty = 0, partners = 0;
+  size_t n = 0, empty = 0, beside_empty = 0;
   if (r->plan->rule != BR_TASKS_PARTITIONS || !may_change(q, r->plan) || r == &q->runs[q->n_runs - 1]) return false;
   for (size_t i = 0; i < r->plan->n_inputs; i++) {
     const br_stage_input *in = &r->plan->inputs[i];
     if (!reads_parts(in)) continue;
+    bool is_empty = q->runs[in->producer].rows_out == 0 && !br_query_by_chance(q, in->producer);
     n++;
-    partners += in->null_keys_go;
-    empty += q->runs[in->producer].rows_out == 0 && !br_query_by_chance(q, in->producer);
+    empty += is_empty;
+    beside_empty += !is_empty && in->beside_others;
   }
-  /* Two inputs whose rows without a partner don't show: an inner join of both. */
-  if (empty == 0 || (empty < n && (n != 2 || partners != 2))) return false;
+  /* Of two inputs one is empty, and the other one's rows show beside its rows alone. */
+  if (empty == 0 || (empty < n && (n != 2 || beside_empty != 1))) return false;
   br_query_say(r, "no rows: nothing was shuffled%s", empty < n ? " of one side" : "");
   br_query_set_tasks(q, r, 0);
   return true;

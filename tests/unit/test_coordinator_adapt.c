@@ -181,21 +181,22 @@ static uint32_t version(void *arg, uint32_t s) {
 
 static void test_no_rows_no_tasks(void **state) {
   static const struct {
-    bool chance, other_has_rows, one_goes, both_go, none;
+    bool chance, other_has_rows, own_beside, other_beside, none; /* `other` is not empty, if it has rows */
   } cases[] = {{.none = true},
                {.chance = true},
                {.other_has_rows = true},
-               {.other_has_rows = true, .one_goes = true},
-               {.other_has_rows = true, .both_go = true, .none = true},
-               {.other_has_rows = true, .both_go = true, .chance = true}};
+               {.other_has_rows = true, .own_beside = true},
+               {.other_has_rows = true, .other_beside = true, .none = true},
+               {.other_has_rows = true, .own_beside = true, .other_beside = true, .none = true},
+               {.other_has_rows = true, .own_beside = true, .other_beside = true, .chance = true}};
   (void)state;
   uint64_t none[PARTS] = {0}, some[PARTS] = {8};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     br_query *q = query(2, 1);
     br_stage *st = q->stages->stages;
     st[0].indeterminate = st[1].indeterminate = cases[i].chance;
-    st[2].inputs[0].null_keys_go = cases[i].both_go;
-    st[2].inputs[1].null_keys_go = cases[i].both_go || cases[i].one_goes;
+    st[2].inputs[0].beside_others = cases[i].own_beside;
+    st[2].inputs[1].beside_others = cases[i].other_beside;
     sizes(q, 0, none);
     sizes(q, 1, cases[i].other_has_rows ? some : none);
     br_query_adapt(q, 2);

@@ -383,6 +383,13 @@ static void mark_null_keys(const br_drel *r, bool unseen) {
     if (o->inputs[i].kind == BR_EX_HASH) o->inputs[i].null_keys_go = true;
 }
 
+/* If this side's rows show beside the other's alone, a stage of these two has none once the other one is empty. */
+static void mark_beside(const br_drel *r, bool beside) {
+  br_open *o = r->branches[0].open;
+  for (size_t i = 0; i < o->n_inputs && beside; i++)
+    if (o->inputs[i].kind == BR_EX_HASH) o->inputs[i].beside_others = true;
+}
+
 /* A side that is hashed already may stay where it is. But if its stage leaves few of the rows that came there (HAVING), moving those once
  * more costs little, and their keys can drop rows of the other side before these move (measured: TPC-H q18, 624 of 15 M groups). */
 static bool better_moved(const br_dist *d, const join_kind *kind, bool left, const br_drel *placed,
@@ -415,6 +422,8 @@ static br_status hash_join(br_dist *d, const br_node *n, const join_kind *kind, 
   bool inner = !strcmp(kind->name, "INNER") && !pairs->null_matches;
   mark_null_keys(l, !left && (inner || (!strcmp(kind->name, "RIGHT_SEMI") && !pairs->null_matches)));
   mark_null_keys(r, !right && (inner || (!strcmp(kind->name, "SEMI") && !pairs->null_matches)));
+  mark_beside(l, !left && !right && (kind->right_survives || !strcmp(kind->name, "SEMI")));
+  mark_beside(r, !left && !right && (kind->left_survives || !strcmp(kind->name, "RIGHT_SEMI")));
   br_dkey *lkeys, *rkeys;
   key_columns(d, &lk, &lkeys);
   key_columns(d, &rk, &rkeys);

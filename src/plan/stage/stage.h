@@ -63,6 +63,8 @@ typedef struct br_stage_input {
   const br_filter_key *
       ranges; /* FILTER: of those keys that have an order which can be told in numbers; BROADCAST: that have a source too */
   size_t n_ranges;
+  bool
+      beside_others; /* HASH: of two such inputs: a row that finds no partner in the other one has no part in what the stage makes */
   bool null_keys_go;  /* HASH: a row with a NULL among its keys has no part in what the stage makes */
   uint32_t key_bytes; /* FILTER: of the keys in a row; 0: they have no fixed size */
 } br_stage_input;
