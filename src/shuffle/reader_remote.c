@@ -187,7 +187,8 @@ static void take_place(remote_source *s, const br_wire_memory *m) {
   br_mapfile *f = NULL;
   br_error why = {0};
   if (!r->map_peers || s->no_memory || !s->schema_seen || s->chunks > 0 || s->n_opened >= s->outputs ||
-      m->map < r->map_first || m->map >= r->map_last) {
+      m->map < r->map_first || m->map >= r->map_last ||
+      (s->n_opened > 0 && m->map <= s->opened_maps[s->n_opened - 1])) { /* each once: they come in order */
     bad(s, "a place in its memory that was not asked for");
     return;
   }

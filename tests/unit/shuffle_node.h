@@ -58,7 +58,8 @@ typedef enum fault {
   WRONG_DESCRIPTOR, /* of an output in memory: the number of another file */
   WRONG_INODE,      /* another output's descriptor */
   WRONG_OUTPUT,     /* the place of one output under the map number of another */
-  LOSES_A_PLACE     /* of two it tells one */
+  LOSES_A_PLACE,    /* of two it tells one */
+  REPEATS_A_PLACE   /* tells the first one twice, and not the second */
 } fault;
 #define HANG_CHUNKS 3u
 
@@ -79,7 +80,7 @@ typedef struct wrapped {
   br_flight_source inner;
   uint32_t messages;
   br_wire_chunk tag;
-  br_wire_memory place;
+  br_wire_memory place, first_place;
   uint32_t places;
 } wrapped;
 
@@ -88,10 +89,11 @@ static UNUSED bool spoil_place(wrapped *w, br_flight_data *out) {
   fault f = w->n->fault;
   memcpy(&w->place, out->app, sizeof w->place);
   out->app = &w->place;
-  w->places++;
+  if (++w->places == 1) w->first_place = w->place;
+  if (f == REPEATS_A_PLACE && w->places == 2) w->place = w->first_place;
   if (f == WRONG_DESCRIPTOR && w->places == 2) w->place.fd = 0;
   if (f == WRONG_INODE && w->places == 2) w->place.inode++;
-  if (f == WRONG_OUTPUT && w->places == 2) w->place.map--;
+  if (f == WRONG_OUTPUT && w->places == 2) w->place.map++;
   return !(f == LOSES_A_PLACE && w->places == 2);
 }
 

@@ -112,20 +112,30 @@ static void what_is_wrong_is_fetched(void **unused) {
   }
 }
 
-static void a_place_less_is_a_failure(void **unused) {
-  (void)unused;
+/* Rows would be missing, or there twice. */
+static void fails(fault f, uint32_t retries, const char *message) {
   setup s;
   set_up(&s, false);
-  s.n->fault = LOSES_A_PLACE;
+  s.n->fault = f;
   br_reader *r = NULL;
   br_error err = {0};
   assert_ok(br_reader_open(&s.o, &r, &err), err);
   err = read_to_failure(r);
   assert_int_equal(err.code, BR_FETCH);
-  assert_non_null(strstr(err.message, "places of 2 of 3"));
-  assert_int_equal(s.n->gets, 1 + s.o.retry);
+  assert_non_null(strstr(err.message, message));
+  assert_int_equal(s.n->gets, 1 + retries);
   br_reader_free(r);
   take_down(&s);
+}
+
+static void a_place_less_is_a_failure(void **unused) {
+  (void)unused;
+  fails(LOSES_A_PLACE, 3, "places of 2 of 3");
+}
+
+static void a_place_twice_is_a_failure(void **unused) {
+  (void)unused;
+  fails(REPEATS_A_PLACE, 0, "a place in its memory that was not asked for");
 }
 
 /* Some in memory, some on disk; and one is small. */
@@ -228,10 +238,15 @@ static void no_place_without_an_output(void **unused) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(mapped_not_sent),          cmocka_unit_test(sent_not_mapped),
-      cmocka_unit_test(what_is_wrong_is_fetched), cmocka_unit_test(a_place_less_is_a_failure),
-      cmocka_unit_test(beside_what_is_sent),      cmocka_unit_test(memory_outlives_its_owner),
-      cmocka_unit_test(a_lent_output_stays),      cmocka_unit_test(no_place_without_an_output),
+      cmocka_unit_test(mapped_not_sent),
+      cmocka_unit_test(sent_not_mapped),
+      cmocka_unit_test(what_is_wrong_is_fetched),
+      cmocka_unit_test(a_place_less_is_a_failure),
+      cmocka_unit_test(beside_what_is_sent),
+      cmocka_unit_test(memory_outlives_its_owner),
+      cmocka_unit_test(a_lent_output_stays),
+      cmocka_unit_test(no_place_without_an_output),
+      cmocka_unit_test(a_place_twice_is_a_failure),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
