@@ -131,10 +131,11 @@ static br_status open_session(brant_session *s, br_error *err) {
   BR_TRY(check_temp_dir(s->temp_dir, err));
   /* A limit, not a reservation: queries in this process are small ones by rule. */
   uint64_t available = br_memory_available_bytes() / 2;
-  br_engine_options eo = {.threads = cores(),
-                          .memory_bytes = available < LOCAL_MEMORY_BYTES ? available : LOCAL_MEMORY_BYTES,
-                          .temp_dir = NULL,
-                          .extension_dir = getenv("BRANT_EXTENSION_DIR")};
+  br_engine_options eo = {
+      .threads = cores() > 2 ? cores() : 2, /* DuckDB never ends some ASOF joins on one (docs/plan-json.md) */
+      .memory_bytes = available < LOCAL_MEMORY_BYTES ? available : LOCAL_MEMORY_BYTES,
+      .temp_dir = NULL,
+      .extension_dir = getenv("BRANT_EXTENSION_DIR")};
   BR_TRY(br_engine_open(&eo, &s->engine, err));
   BR_TRY(br_session_open(s->engine, &s->db, err));
   BR_TRY(br_settings_share_zone(s, err));

@@ -301,6 +301,19 @@ def test_a_stage_without_inputs_is_plain_sql(facts, query):
         assert len(con.execute(stage["task_sql"]).description) >= len(stage["types"])
 
 
+@pytest.mark.parametrize("kind", ["RIGHT", "FULL"])
+def test_an_asof_join_ends_on_one_core(kind, tmp_path):
+    """DuckDB on one thread would not end it, nor hear an interrupt."""
+    one = tmp_path / "lib.c"
+    one.write_text("#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <unistd.h>\nlong sysconf(int n) {\n"
+                   "  long (*real)(int) = (long (*)(int))dlsym(RTLD_NEXT, \"sysconf\");\n  return n == _SC_NPROCESSORS_ONLN ? 1 : real(n);\n}\n")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "one.so", one], check=True)
+    text = f"""CREATE TABLE l AS SELECT i AS k, i AS x FROM range(50) t(i); CREATE TABLE r AS SELECT -i - 1 AS k, i AS x FROM range(50) t(i);
+        SELECT count(*), count(l.x), sum(r.x) FROM l ASOF {kind} JOIN r ON l.k = r.k AND l.x > r.x"""
+    r = brant("sql", text, env={**os.environ, "LD_PRELOAD": str(tmp_path / "one.so")}, timeout=20)
+    assert r.returncode == 0 and re.findall(r"\d+", r.stdout)[-4:-1] == (["50", "0", "1225"] if kind == "RIGHT" else ["100", "50", "1225"]), r.stdout + r.stderr
+
+
 # ---- a terminal
 
 class Terminal:
