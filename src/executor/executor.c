@@ -7,6 +7,7 @@
 #include "executor/function_link.h"
 
 #include "base/blocks.h"
+#include "base/budget.h"
 #include "base/mem.h"
 #include "base/util.h"
 #include "shuffle/clients.h"
@@ -135,7 +136,10 @@ static void trim(br_executor *x) {
     br_threads_trim(x->threads);
     x->warm = false;
   }
-  if (cold || mallinfo2().fordblks > x->allocator_keeps_bytes) malloc_trim(0);
+  if (cold || mallinfo2().fordblks > x->freed_bytes + x->allocator_keeps_bytes) {
+    malloc_trim(0);
+    x->freed_bytes = mallinfo2().fordblks; /* it counts what went back page by page, too */
+  }
   x->trimmed_ms = br_now_ms();
   x->trim_due = false;
 }
@@ -170,7 +174,9 @@ static void on_tick(void *arg) {
   send_alive(x);
   for (size_t i = 0; i < BR_EXECUTOR_MAX_TASKS; i++)
     if (x->tasks[i]) br_etask_progress(x->tasks[i]);
-  if (x->trim_due || (x->warm && idle(x) && br_now_ms() - x->ended_ms >= BR_EXECUTOR_COLD_MS)) trim(x);
+  if ((x->trim_due && br_now_ms() - x->trimmed_ms >= BR_EXECUTOR_TRIM_MS) ||
+      (x->warm && idle(x) && br_now_ms() - x->ended_ms >= BR_EXECUTOR_COLD_MS))
+    trim(x);
   if (!atomic_load(&x->broken)) return;
   if (!x->broken_since_ms) x->broken_since_ms = br_now_ms();
   if (br_now_ms() - x->broken_since_ms < BR_EXECUTOR_BROKEN_EXIT_MS) return;
@@ -230,6 +236,7 @@ static br_status on_setup(br_executor *x, const Brant__Pb__ExecutorSetup *s, br_
   BR_TRY_GOTO(br_engine_open(&o, &x->engine, err));
   BR_TRY_GOTO(limit_allocator(x, s->duckdb_memory_bytes, err));
   x->sessions = br_sessions_new(x->engine);
+  x->warm_most_bytes = br_process_anon_bytes(getpid()) + x->allocator_keeps_bytes + BR_EXECUTOR_WARM_BYTES;
   x->ready = true;
   Brant__Pb__ExecutorReady r = BRANT__PB__EXECUTOR_READY__INIT;
   r.version = (char *)BRANT_VERSION;

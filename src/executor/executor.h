@@ -16,11 +16,12 @@
 #include <stdatomic.h>
 
 #define BR_EXECUTOR_FD 3                  /* where the worker left the socket */
-#define BR_EXECUTOR_MAX_TASKS 64u         /* at once; the worker keeps to its slots */
+#define BR_EXECUTOR_MAX_TASKS 128u        /* at once; the worker keeps to its slots */
 #define BR_EXECUTOR_MAX_IDLE_SESSIONS 32u /* kept for the next task of the same query */
 #define BR_EXECUTOR_PROGRESS_MS 200u
-#define BR_EXECUTOR_TRIM_MS 1000u /* between two times that freed memory is given back to the system */
-#define BR_EXECUTOR_COLD_MS 1000u /* without a task: all that was kept for the next one is given back */
+#define BR_EXECUTOR_TRIM_MS 1000u          /* between two times that freed memory is given back to the system */
+#define BR_EXECUTOR_COLD_MS 1000u          /* without a task: all that was kept for the next one is given back */
+#define BR_EXECUTOR_WARM_BYTES (16u << 20) /* of a started executor that has run tasks, beside what allocators keep */
 #define BR_EXECUTOR_KEPT_BYTES \
   (64u << 20) /* of blocks for map outputs, a slot, in use and kept; not above its scatter_buffer_bytes */
 #define BR_EXECUTOR_ALIVE_MS 1000u
@@ -192,6 +193,8 @@ struct br_executor {
   br_sessions *sessions;
   br_threads *threads;
   uint64_t allocator_keeps_bytes; /* of freed memory, after a task */
+  uint64_t warm_most_bytes;       /* of the process, with what is kept for the next task */
+  uint64_t freed_bytes;           /* that malloc could not give back the last time; main thread */
   br_outputs *outputs;
   char *temp_dir, *shuffle_dir, *secret;
   uint32_t worker;

@@ -5,11 +5,13 @@
  * interrupt before the statement runs is lost. Bound: BR_EXECUTOR_MAX_TASKS at once. */
 #include "executor/executor.h"
 
+#include "base/budget.h"
 #include "base/mem.h"
 #include "base/util.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static br_status cancelled(const br_etask *t, br_error *err) {
   if (atomic_load(&t->timed_out)) {
@@ -244,7 +246,7 @@ static void run_task(void *arg) {
   else
     send_failed(t, &err); /* what it wrote is gone */
   free(stats.profile_json);
-  if (stats.peak_memory_bytes > t->x->allocator_keeps_bytes) br_threads_leave();
+  if (br_process_anon_bytes(getpid()) > t->x->warm_most_bytes) br_threads_leave();
   br_loop_post(t->x->loop, br_executor_task_ended, t);
 }
 

@@ -23,7 +23,6 @@ typedef struct br_thread {
 struct br_threads {
   pthread_mutex_t lock; /* all */
   br_thread *waiting;   /* the last that ended its work first: its memory is the warmest */
-  br_thread *over;      /* to be joined */
   size_t busy;
   pthread_cond_t idle;
 };
@@ -39,6 +38,12 @@ br_threads *br_threads_new(void) {
   return s;
 }
 
+static void forget(br_thread *t) {
+  pthread_detach(t->id);
+  pthread_cond_destroy(&t->wake);
+  free(t);
+}
+
 static void *run(void *arg) {
   br_thread *t = arg;
   br_threads *all = t->all;
@@ -48,13 +53,15 @@ static void *run(void *arg) {
     t->work(t->arg);
     pthread_mutex_lock(&all->lock);
     t->work = NULL;
-    br_thread **list = leaving ? &all->over : &all->waiting;
-    t->next = *list;
-    *list = t;
     all->busy--;
     pthread_cond_signal(&all->idle);
-    while (!leaving && !t->work && !t->end) pthread_cond_wait(&t->wake, &all->lock);
+    if (leaving) break;
+    t->next = all->waiting;
+    all->waiting = t;
+    while (!t->work && !t->end) pthread_cond_wait(&t->wake, &all->lock);
   }
+  if (leaving)
+    forget(t); /* nobody knows it any more: to give much memory back takes a while that nobody should wait for */
   pthread_mutex_unlock(&all->lock);
   return NULL;
 }
@@ -82,8 +89,7 @@ static br_status start(br_threads *s, void (*work)(void *), void *arg, br_error 
 br_status br_threads_run(br_threads *s, void (*work)(void *), void *arg, br_error *err) {
   br_status status = BR_OK;
   pthread_mutex_lock(&s->lock);
-  br_thread *t = s->waiting, *over = s->over;
-  s->over = NULL;
+  br_thread *t = s->waiting;
   if (t) {
     s->waiting = t->next;
     t->work = work, t->arg = arg;
@@ -93,21 +99,19 @@ br_status br_threads_run(br_threads *s, void (*work)(void *), void *arg, br_erro
   }
   s->busy += status == BR_OK;
   pthread_mutex_unlock(&s->lock);
-  join(over);
   return status;
 }
 
 void br_threads_trim(br_threads *s) {
   pthread_mutex_lock(&s->lock);
-  br_thread *waiting = s->waiting, *over = s->over;
-  s->waiting = s->over = NULL;
+  br_thread *waiting = s->waiting;
+  s->waiting = NULL;
   for (br_thread *t = waiting; t; t = t->next) {
     t->end = true;
     pthread_cond_signal(&t->wake);
   }
   pthread_mutex_unlock(&s->lock);
   join(waiting);
-  join(over);
 }
 
 void br_threads_free(br_threads *s) {

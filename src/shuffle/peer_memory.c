@@ -6,17 +6,24 @@
  * Whoever reads may live in another container, where that path is something else or nothing, and a descriptor may be closed and
  * its number used again meanwhile. So the link has to be a map output's before it is opened (opening a pipe would wait, a device
  * do something), what is open the same inode, and br_mapfile_open checks the rest: the caller compares whose output it is.
- * Threads: any. Bounds: no descriptor stays open; a mapping as large as the output, of address space.
+ * Threads: any. Bounds: no descriptor stays open; a mapping as large as the output, of address space, and BR_PEER_MEMORY_MOST of them: the
+ * kernel gives a process 65,530, which allocators need as well.
  */
 #include "shuffle/peer_memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define FAILURES_MOST \
+  16u /* one after the other: it never works here (another namespace, /proc is closed), so nobody asks again */
+
+static atomic_uint mapped, failures; /* of this process */
 
 #define MEMFD_LINK "/memfd:" BR_MAPFILE_MEMFD_NAME
 
@@ -50,10 +57,33 @@ static br_status open_link(const br_wire_memory *m, int *fd, br_error *err) {
   return br_fail(err, BR_NOT_FOUND, BR_BLAME_WORKER, "%s is another map output", path);
 }
 
-br_status br_peer_memory_open(const br_wire_memory *m, br_mapfile **out, br_error *err) {
+bool br_peer_memory_works(void) { return atomic_load(&failures) < FAILURES_MOST; }
+
+static void unmapped(void *unused) {
+  (void)unused;
+  atomic_fetch_sub(&mapped, 1);
+}
+
+static br_status map_it(const br_wire_memory *m, br_mapfile **out, br_error *err) {
   int fd = -1;
   BR_TRY(open_link(m, &fd, err));
   BR_TRY(br_mapfile_open(fd, true, m->file_bytes, out, err));
   br_mapfile_close_fd(*out);
+  br_mapfile_on_free(*out, unmapped, NULL);
   return BR_OK;
+}
+
+br_status br_peer_memory_open(const br_wire_memory *m, br_mapfile **out, br_error *err) {
+  if (atomic_fetch_add(&mapped, 1) >= BR_PEER_MEMORY_MOST) {
+    unmapped(NULL);
+    return br_fail(err, BR_OUT_OF_MEMORY, BR_BLAME_WORKER, "this process has mapped %u outputs of others already",
+                   BR_PEER_MEMORY_MOST);
+  }
+  br_status status = map_it(m, out, err);
+  if (status != BR_OK) unmapped(NULL);
+  if (status == BR_OK)
+    atomic_store(&failures, 0);
+  else
+    atomic_fetch_add(&failures, 1);
+  return status;
 }

@@ -297,8 +297,8 @@ static void make_ticket(const remote_source *s, br_buf *out) {
   ticket.incarnation = s->incarnation;
   ticket.secret = r->secret != NULL ? r->secret : (char *)"";
   ticket.ordered = r->ordered;
-  ticket.by_memory =
-      r->map_peers && !s->no_memory && strncmp(s->uri, "unix:", 5) == 0; /* same host: coordinator/cluster.c */
+  ticket.by_memory = r->map_peers && !s->no_memory && br_peer_memory_works() &&
+                     strncmp(s->uri, "unix:", 5) == 0; /* same host: coordinator/cluster.c */
   br_pb_pack(&ticket.base, out);
 }
 

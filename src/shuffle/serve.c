@@ -12,7 +12,8 @@
  * once it's finished. When there is nothing to send, the stream waits for the next change, and says each BR_SERVE_ALIVE_MS that it is
  * there. One that fails ends the stream with the error that names it, also when more could be sent.
  *
- * A reader on the same host may be told where an output lies in memory instead, if it wants much of it (wire.h, br_wire_memory).
+ * A reader on the same host may be told where an output lies in memory instead, if it wants much of it (wire.h, br_wire_memory); not beside
+ * growing ones, since it takes nothing over before the stream has ended.
  *
  * Threads: the loop thread, but read_chunk. A source that is freed while reads are under way lives until they are done.
  * Bounds: READ_AHEAD_BYTES of chunks read or being read (one chunk at least), AHEAD_SLOTS of them.
@@ -403,7 +404,7 @@ static void open_files(serve *s, const br_serve_set *set) {
     cursor *c = &s->files[i];
     *c = (cursor){.file = br_mapfile_ref(set->files[i]), .map = set->maps[i]};
     c->n = br_mapfile_find(c->file, s->first, s->last, &c->chunks);
-    if (set->lend_from != NULL && !s->ordered) lend(set->lend_from, c);
+    if (set->lend_from != NULL && !s->ordered && set->n_growing == 0) lend(set->lend_from, c);
   }
   for (size_t i = 0; i < set->n_growing; i++)
     s->files[set->n + i] = (cursor){.growing = br_growing_ref(set->growing[i]), .map = set->growing_maps[i]};

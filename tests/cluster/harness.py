@@ -170,6 +170,11 @@ class Events:
             if e["type"] == type and all(e.get(k) == v for k, v in fields.items()):
                 return e
 
+    def skip(self):
+        """What has happened so far is not waited for any more."""
+        while not self._queue.empty():
+            self._queue.get()
+
     def of(self, type):
         return [e for e in self.all if e["type"] == type]
 
@@ -332,7 +337,7 @@ class Live:
         self.all.append(e)
         self._queue.put(e)
 
-    wait, of, types = Events.wait, Events.of, Events.types
+    wait, skip, of, types = Events.wait, Events.skip, Events.of, Events.types
 
     def worker_pid(self, worker):
         return next(e["pid"] for e in self.all if e["type"] == "worker_joined" and e["worker"] == worker)

@@ -34,7 +34,7 @@ def test_worker_is_killed_over_files_in_order(box, big, right, query, mode):
     with Live(box, workers=3, memory=512 << 20, mode=mode, settings={"sorted_scans": "true"}) as live:
         sql = query.format(big)
         text = live.session.explain(sql)
-        assert "HASH" not in text.split("stage 1")[0] or "partial" in text.split("stage 1")[0], text  # no row moves for its key
+        assert "split by " in text, text
         q = live.session.submit(sql)
         pid = live.worker_pid(live.wait("task_done", stage=0)["worker"])
         os.kill(pid, signal.SIGKILL)
@@ -61,8 +61,9 @@ def test_attached_files_are_closed_after_a_fault(box, big, right, tmp_path, faul
     with Live(box, workers=3, memory=512 << 20) as live:
         for turn in range(2):
             live.session.run(f"ATTACH '{path}' AS st")
+            live.skip()
             q = live.session.submit(sql)
-            event = live.wait("task_done")  # its connection is kept by then
+            event = live.wait("task_done", query=live.wait("query_started")["query"])  # its connection is kept by then
             if fault == "cancel":
                 q.cancel()
                 with pytest.raises(brantlib.BrantError, match="(?i)cancel"):

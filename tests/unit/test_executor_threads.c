@@ -23,10 +23,11 @@ typedef struct job {
 
 static void work(void *arg) {
   job *j = arg;
+  bool told = j->told != NULL, leave = j->leave; /* one that is not told may be gone once it has started */
   j->thread = gettid();
   sem_post(&j->started);
-  if (j->told) sem_wait(&j->go);
-  if (j->leave) br_threads_leave();
+  if (told) sem_wait(&j->go);
+  if (leave) br_threads_leave();
 }
 
 static void start(br_threads *s, job *j) {

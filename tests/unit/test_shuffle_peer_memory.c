@@ -236,6 +236,23 @@ static void no_place_without_an_output(void **unused) {
   close(pipes[1]);
 }
 
+/* Where it never works, nobody asks for it again. The last test: nothing is mapped afterwards. */
+static void what_never_works_is_not_tried(void **unused) {
+  (void)unused;
+  br_error err = {0};
+  br_mapfile *f = NULL;
+  br_wire_memory m = {.fd = 1u << 30, .file_bytes = 4096};
+  for (int i = 0; i < 100 && br_peer_memory_works(); i++)
+    assert_int_not_equal(br_peer_memory_open(&m, &f, &err), BR_OK);
+  assert_false(br_peer_memory_works());
+  setup s;
+  set_up(&s, false);
+  read_whole(&s);
+  assert_int_equal(s.n->gets, 1);
+  assert_int_equal(s.n->by_memory, 0);
+  take_down(&s);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(mapped_not_sent),
@@ -247,6 +264,7 @@ int main(void) {
       cmocka_unit_test(a_lent_output_stays),
       cmocka_unit_test(no_place_without_an_output),
       cmocka_unit_test(a_place_twice_is_a_failure),
+      cmocka_unit_test(what_never_works_is_not_tried),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
