@@ -603,6 +603,8 @@ static bool decide_here(brant_session *s, const br_plan *plan, const br_planned 
   if (why == NULL && planned->refused != NULL && s->has_local_tables)
     why = "its plan can't be sent elsewhere, and this session has tables in its memory";
   if (why == NULL && only_describes(p->sql)) why = "it runs nothing";
+  if (why == NULL && plan != NULL && (br_plan_calls(plan, "nextval") || br_plan_calls(plan, "currval")))
+    why = "it calls a function of sequences, which count here";
   if (why == NULL && planned->columns == 0) why = "it stands for several statements";
   if (why == NULL && s->options.distribute == BRANT_DISTRIBUTE_NEVER) why = "distribute is never";
   if (why == NULL && plan != NULL && reads_in_recursion(s, plan, plan->root))
@@ -624,10 +626,13 @@ static br_status refuse_calls(const br_prepared *p, const br_planned *planned, b
                  "the query calls a user's function, which runs in workers only, but %s", why);
 }
 
-/* Does a stage's text fit into a message to a worker, with room for its split and inputs? Long constants are written into it. */
-static bool texts_fit(const br_stages *stages) {
+/* Does a stage's text fit into a message to a worker, with room for its split and inputs? Long constants are written into it, and what goes
+ * along with a text of its own holds values of variables. */
+static bool texts_fit(const br_stages *stages, const br_texts *views) {
+  size_t along = 0;
+  for (size_t i = 0; i < views->count; i++) along += strlen(views->items[i]);
   for (size_t i = 0; i < stages->n_stages; i++) {
-    size_t bytes = strlen(stages->stages[i].sql);
+    size_t bytes = along + strlen(stages->stages[i].sql);
     for (size_t k = 0; k < stages->stages[i].n_steps; k++) bytes += strlen(stages->stages[i].steps[k].sql);
     if (bytes > TEXT_MOST_BYTES) return false;
   }
@@ -656,17 +661,16 @@ static br_status distribute_query(brant_session *s, br_plan *plan, br_planned *p
     run_here(p, p->why_text);
     return BR_OK;
   }
-  char **views = NULL;
-  size_t n_views = 0;
-  const char *here = stages->whole_query_reason != NULL ? br_views_needed(s, p->sql, &views, &n_views) : NULL;
+  br_texts views = {0};
+  const char *here = stages->whole_query_reason != NULL ? br_views_needed(s, p->sql, &views) : NULL;
   if (here != NULL) {
     br_stages_free(stages);
-    free(views);
     run_here(p, here);
     return BR_OK;
   }
-  if (!texts_fit(stages)) {
+  if (!texts_fit(stages, &views)) {
     br_stages_free(stages);
+    br_texts_free(&views);
     if (calls || (plan != NULL && reads_dataset(s, plan, plan->root, true)))
       return br_fail(err, BR_UNSUPPORTED, BR_BLAME_USER,
                      "a task's text would be longer than %u MiB: put long constants into a table",
@@ -675,8 +679,8 @@ static br_status distribute_query(brant_session *s, br_plan *plan, br_planned *p
     return BR_OK;
   }
   p->query = new_query(s, planned);
-  p->query->prelude_views = views;
-  p->query->n_prelude_views = n_views;
+  p->query->prelude_views = views.items;
+  p->query->n_prelude_views = views.count;
   p->query->slots = slots;
   p->query->threads = br_driver_threads(s->driver);
   if (calls) {

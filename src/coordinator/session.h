@@ -152,9 +152,12 @@ BR_MUST_USE br_status br_node_text(const char *sql, char **out, br_error *err);
 bool br_is_summarize(const char *sql);
 BR_MUST_USE br_status br_summarize_spread(brant_session *s, const char *sql, size_t groups, char **out, br_error *err);
 
-/* views.c: the session's variables, views and macros that a text needs which runs by itself; free *out and its texts. Why it can't run in an
- * executor; NULL: it can. */
-const char *br_views_needed(const brant_session *s, const char *sql, char ***out, size_t *n);
+/* views.c: the session's variables, views and macros that a text needs which runs by itself; free *out. Why it can't run in an executor, and
+ * *out is empty; NULL: it can. */
+const char *br_views_needed(const brant_session *s, const char *sql, br_texts *out);
+/* Statements that set the variables that the text may read; free *out. False, and *out is empty: there are more than `most` bytes of
+ * them, or one's value has no text. */
+bool br_variables_needed(const brant_session *s, const char *sql, size_t most, br_texts *out);
 
 /* whole_query.c. In an arena of its own: br_stages_free. */
 br_stages *br_whole_query(const char *sql, const br_planned *planned, const char *why);
@@ -176,8 +179,8 @@ BR_MUST_USE br_status br_prepare(brant_session *s, const char *sql, bool force, 
 void br_prepared_free(br_prepared *p);
 /* "~/x" as DuckDB has it: below its home_directory, else below HOME. *path is replaced. */
 BR_MUST_USE br_status br_session_at_home(brant_session *s, char **path, br_error *err);
-/* A connection with the session's settings, to be closed by the caller. NULL: the plan reads what only the session's own
- * connection has (temporary, or changed in a transaction). aside.c */
+/* A connection with the session's settings, and the variables that the plan may read, to be closed by the caller. NULL: it reads what
+ * only the session's own connection has (temporary, changed in a transaction, a long variable). aside.c */
 BR_MUST_USE br_status br_session_aside(brant_session *s, const br_prepared *plan, br_session **out, br_error *err);
 BR_MUST_USE br_status br_session_workers(brant_session *s, br_error *err); /* started and joined */
 BR_MUST_USE br_status br_session_check_interrupt(brant_session *s, br_error *err);

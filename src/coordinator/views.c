@@ -3,8 +3,8 @@
  * (query_table('v'), query('FROM v'), FROM 'v'), and those that these name. One too many does no harm, unless it reads what this process
  * alone has (tables in memory, types, schemas): executors could not make it. One too few is worse: executors keep what earlier queries
  * made, so a name that is left out may stand for an old definition there. Hence the last part of a name decides; what stands before it
- * only where it is a schema or catalog that executors have not.
- * Order: once, before the query is given to the driver. Threads: the caller's. Bounds: each needed text is looked through once, texts
+ * only where it is a schema or catalog that executors have not. For a connection beside the session's own: which variables it needs.
+ * Order: once, before the query is given to the driver or run here. Threads: the caller's. Bounds: each needed text is looked through once, texts
  * within its quotes MOST_DEPTH deep. */
 #include <ctype.h>
 #include <stdlib.h>
@@ -29,7 +29,8 @@ typedef struct search {
   br_smap *named; /* of all subjects' words, whether some text has it: to a bool of flags */
   bool *flags;
   size_t n_flags;
-  bool any; /* some text computes names */
+  bool any;    /* some text computes names */
+  size_t most; /* bytes of a text that is looked through when it is needed: the caller does without longer ones */
 } search;
 
 /* The session's texts: variables, then views and macros. */
@@ -172,10 +173,13 @@ static void find_needed(search *s, const brant_session *of, const subject *subje
     for (size_t i = 0; i < count_texts(of); i++) {
       if (needed[i] || !is_needed(s, &subjects[i])) continue;
       needed[i] = more = true;
-      look_through(s, text_of(of, i), 0);
+      if (strlen(text_of(of, i)) <= s->most) look_through(s, text_of(of, i), 0);
     }
   }
 }
+
+static const char *const of_sequences[] = {"nextval", "currval"};
+#define N_OF_SEQUENCES (sizeof of_sequences / sizeof *of_sequences)
 
 /* Why can the text not run in an executor? */
 static const char *only_here(const search *s, const brant_session *of, const bool *needed) {
@@ -184,6 +188,8 @@ static const char *only_here(const search *s, const brant_session *of, const boo
     return "it is a text of its own that computes names, and this session has tables in its memory";
   for (size_t i = 0; i < of->schemas.count; i++)
     if (is_named(s, of->schemas.items[i])) return "it is a text of its own, and names a schema of this process";
+  for (size_t i = 0; i < N_OF_SEQUENCES; i++)
+    if (is_named(s, of_sequences[i])) return "it is a text of its own, and calls a function of sequences";
   for (size_t i = 0; i < of->variable_texts.count; i++)
     if (needed[i] && text_of(of, i)[0] == 0) return "no text tells the value of a variable that it reads";
   return NULL;
@@ -202,28 +208,65 @@ static subject *find_subjects(const brant_session *s, search *all) {
     expect(all, subjects[i].place);
   }
   for (size_t i = 0; i < s->schemas.count; i++) expect(all, s->schemas.items[i]);
+  for (size_t i = 0; i < N_OF_SEQUENCES; i++) expect(all, of_sequences[i]);
   return subjects;
 }
 
-const char *br_views_needed(const brant_session *s, const char *sql, char ***out, size_t *out_n) {
+/* Which of the session's texts the text needs: free it. all: to be closed. */
+static bool *search_text(search *all, const brant_session *s, const char *sql, size_t most) {
   size_t n = count_texts(s);
-  search all = {.named = br_smap_new(), .flags = br_calloc(3 * n + s->schemas.count + 1, sizeof *all.flags)};
-  subject *subjects = find_subjects(s, &all);
   bool *needed = br_calloc(n + 1, sizeof *needed);
-  look_through(&all, sql, 0);
-  find_needed(&all, s, subjects, needed);
-  const char *why = only_here(&all, s, needed);
-  *out = br_calloc(n + 1, sizeof **out);
-  *out_n = 0;
+  *all = (search){.named = br_smap_new(),
+                  .flags = br_calloc(3 * n + s->schemas.count + N_OF_SEQUENCES, sizeof *all->flags),
+                  .most = most};
+  subject *subjects = find_subjects(s, all);
+  look_through(all, sql, 0);
+  find_needed(all, s, subjects, needed);
   for (size_t i = 0; i < n; i++) {
-    if (needed[i] && why == NULL) (*out)[(*out_n)++] = br_strdup(text_of(s, i));
     free(subjects[i].name);
     free(subjects[i].renamed);
     free(subjects[i].place);
   }
-  br_smap_free(all.named);
-  free(all.flags);
   free(subjects);
+  return needed;
+}
+
+static void close_search(search *all) {
+  br_smap_free(all->named);
+  free(all->flags);
+}
+
+const char *br_views_needed(const brant_session *s, const char *sql, br_texts *out) {
+  search all;
+  bool *needed = search_text(&all, s, sql, SIZE_MAX);
+  const char *why = only_here(&all, s, needed);
+  *out = (br_texts){0};
+  for (size_t i = 0; i < count_texts(s) && why == NULL; i++)
+    if (needed[i]) br_texts_add(out, text_of(s, i));
+  close_search(&all);
   free(needed);
   return why;
+}
+
+/* May a query read what no text that is known here defines? A view of an attached file, or one made after USE; a generated column. */
+static bool has_unseen(const brant_session *s) { return s->attach.count > 0 || s->use != NULL || s->has_local_tables; }
+
+bool br_variables_needed(const brant_session *s, const char *sql, size_t most, br_texts *out) {
+  search all = {0};
+  bool *needed = NULL, fits = true;
+  size_t bytes = 0;
+  *out = (br_texts){0};
+  if (s->variable_texts.count == 0) return true;
+  if (!has_unseen(s)) needed = search_text(&all, s, sql, most);
+  for (size_t i = 0; i < s->variable_texts.count && fits; i++) {
+    if (needed != NULL && !needed[i]) continue;
+    const char *text = s->variable_texts.items[i];
+    bytes += strlen(text);
+    fits = text[0] != 0 && bytes <= most;
+    if (fits) br_texts_add(out, text);
+  }
+  if (!fits) br_texts_free(out);
+  if (needed != NULL) close_search(&all);
+  free(needed);
+  return fits;
 }

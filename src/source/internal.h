@@ -35,6 +35,7 @@ typedef struct footer {
   br_file file;
   column_ranges *ranges;
   column_bounds *bounds; /* of columns that filters were about (prune.c); the thread of the cache alone looks at them */
+  size_t bounds_bytes;
   bool
       names_meet; /* two columns have one name (but for case): DuckDB calls one of them otherwise, so a name tells nothing */
   _Atomic int refs;
@@ -68,7 +69,8 @@ const br_range *br_ranges_of(const footer *f, const char *column, br_range_kind 
 void br_ranges_parse(footer *f, const char *text);
 
 struct br_source {
-  br_smap *footers; /* path -> footer */
+  br_smap *footers;    /* path -> footer */
+  size_t bounds_bytes; /* of all of them */
 };
 
 struct br_snapshot {

@@ -39,6 +39,7 @@ static void add_unknown(footer *f, const char *column) {
   b->column = br_strdup(column);
   b->next = f->bounds;
   f->bounds = b;
+  f->bounds_bytes += sizeof *b + strlen(column) + f->file.n_groups * sizeof *b->groups;
 }
 
 void br_footer_bounds_free(footer *f) {
@@ -53,26 +54,15 @@ void br_footer_bounds_free(footer *f) {
     free(b);
   }
   f->bounds = NULL;
-}
-
-static size_t bytes_of(const footer *f) {
-  size_t bytes = 0;
-  for (const column_bounds *b = f->bounds; b; b = b->next) {
-    bytes += sizeof *b + strlen(b->column) + f->file.n_groups * sizeof *b->groups;
-    for (size_t g = 0; g < f->file.n_groups; g++)
-      bytes += (b->groups[g].least ? strlen(b->groups[g].least) : 0) +
-               (b->groups[g].greatest ? strlen(b->groups[g].greatest) : 0);
-  }
-  return bytes;
+  f->bounds_bytes = 0;
 }
 
 static void keep_few(br_source *source) {
   const char *path;
   void *f;
-  size_t bytes = 0;
-  for (size_t it = 0; br_smap_next(source->footers, &it, &path, &f);) bytes += bytes_of(f);
-  if (bytes <= KEPT_BYTES) return;
+  if (source->bounds_bytes <= KEPT_BYTES) return;
   for (size_t it = 0; br_smap_next(source->footers, &it, &path, &f);) br_footer_bounds_free(f);
+  source->bounds_bytes = 0;
 }
 
 /* ---- asking for it */
@@ -142,9 +132,19 @@ static void take_row(const br_table *t, size_t r, const br_smap *by_name) {
   g->least = bound(br_table_cell(t, r, 4));
   g->greatest = bound(br_table_cell(t, r, 5));
   g->all_null = br_table_cell(t, r, 6) != NULL;
+  f->bounds_bytes += (g->least ? strlen(g->least) : 0) + (g->greatest ? strlen(g->greatest) : 0);
 }
 
-static void learn(br_session *session, const br_snapshot *s, const br_pruned_column *columns, size_t n) {
+/* Of those in the cache: others go with their snapshot. */
+static size_t cached_bytes(const br_source *source, footer *const *files, size_t n) {
+  size_t bytes = 0;
+  for (size_t i = 0; i < n; i++)
+    if (br_smap_get(source->footers, files[i]->file.path) == files[i]) bytes += files[i]->bounds_bytes;
+  return bytes;
+}
+
+static void learn(br_session *session, br_source *source, const br_snapshot *s, const br_pruned_column *columns,
+                  size_t n) {
   footer **files = br_calloc(s->n + 1, sizeof *files);
   br_smap *by_name = br_smap_new();
   br_buf sql = {0};
@@ -153,9 +153,11 @@ static void learn(br_session *session, const br_snapshot *s, const br_pruned_col
   size_t n_files = lacking(s, columns, n, files, by_name);
   if (n_files) query_text(files, n_files, columns, n, &sql);
   if (n_files && br_session_table(session, br_buf_cstr(&sql), &t, &ignored) == BR_OK) {
+    size_t before = cached_bytes(source, files, n_files);
     for (size_t i = 0; i < n_files * n; i++)
       if (!find(files[i / n], columns[i % n].name)) add_unknown(files[i / n], columns[i % n].name);
     for (size_t r = 0; r < t.rows; r++) take_row(&t, r, by_name);
+    source->bounds_bytes += cached_bytes(source, files, n_files) - before;
   }
   br_table_free(&t);
   br_buf_free(&sql);
@@ -179,7 +181,7 @@ void br_snapshot_prune(br_session *session, br_source *source, const br_snapshot
   size_t n = 0;
   br_pruned_column *columns = br_prune_parse(mem, condition, &n);
   if (!worth_it(s)) n = 0;
-  if (n) learn(session, s, columns, n);
+  if (n) learn(session, source, s, columns, n);
   *out = br_calloc(s->n + 1, sizeof **out);
   *bytes = 0;
   for (size_t i = 0; i < s->n; i++) {

@@ -33,6 +33,7 @@ static void forget_all(br_source *s) {
   for (size_t it = 0; br_smap_next(s->footers, &it, &path, &value);) br_footer_unref(value);
   br_smap_free(s->footers);
   s->footers = br_smap_new();
+  s->bounds_bytes = 0;
 }
 
 void br_source_free(br_source *s) {
@@ -228,7 +229,9 @@ static br_status look_up(br_session *session, br_source *s, const char *path, fo
 
 static void remember(br_source *s, footer *f) {
   if (br_smap_count(s->footers) >= BR_SOURCE_CACHE_FILES) forget_all(s);
-  br_footer_unref(br_smap_put(s->footers, f->file.path, br_footer_ref(f)));
+  footer *old = br_smap_put(s->footers, f->file.path, br_footer_ref(f));
+  s->bounds_bytes += f->bounds_bytes - (old ? old->bounds_bytes : 0);
+  br_footer_unref(old);
 }
 
 static br_status fill(br_session *session, br_source *s, footer **fresh, size_t n, br_error *err) {

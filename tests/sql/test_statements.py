@@ -250,6 +250,51 @@ def test_a_random_variable_stays_what_it_is(anywhere, here):
     assert len(got) == 1
 
 
+def test_variables_that_no_text_of_the_session_names(anywhere, here, tmp_path):
+    """Generated columns and views of attached files read them; longer ones are for the session's own connection."""
+    with duckdb.connect(str(tmp_path / "f.duckdb")) as duck:
+        duck.execute("CREATE VIEW v AS SELECT 1 + getvariable('add') AS b")
+    anywhere.run("SET VARIABLE add = 41")
+    anywhere.run(f"ATTACH '{tmp_path}/f.duckdb' AS f (READ_ONLY)")
+    assert rows(anywhere, "SELECT b FROM f.v") == [(42,)]
+    anywhere.run("DETACH f")
+    anywhere.run("CREATE TABLE t (a INTEGER, b INTEGER AS (a + getvariable('add')))")
+    anywhere.run("INSERT INTO t VALUES (1)")
+    for _ in range(2):
+        assert rows(anywhere, "SELECT b FROM t") == [(42,)]
+        anywhere.run("SET VARIABLE long = (SELECT list(i) FROM range(100000) t(i))")
+    assert rows(anywhere, "SELECT sum(x)::BIGINT AS s FROM (SELECT unnest(getvariable('long')) AS x)") == [(4999950000,)]
+
+
+def test_a_variable_longer_than_a_message(here):
+    """One executor gets texts of their own, with the values of their variables."""
+    with brantlib.Session(workers=1, threads=1, distribute="auto", settings={"small_bytes": "0"}) as s:
+        s.run("SET VARIABLE long = repeat('x', 17000000)")
+        text = f"SELECT length(getvariable('long')) AS n, count(*) AS c FROM '{here}/facts/*.parquet'"
+        assert rows(s, text) == duckdb.sql(text.replace("getvariable('long')", "repeat('x', 17000000)")).fetchall()
+        assert "message" in s.explain(text)
+        _, stats = s.run(f"SELECT count(*) FROM '{here}/facts/*.parquet'")
+        assert stats.distributed
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("distribute", ["auto", "always"])
+def test_sequences_count_here(here, workers, distribute):
+    """Executors have none of them, and one count has one place."""
+    files_of = f"'{here}/facts/*.parquet'"
+    n = duckdb.sql(f"SELECT count(*) FROM {files_of}").fetchone()[0]
+    with brantlib.Session(workers=workers, threads=1, distribute=distribute, settings={"small_bytes": "0"}) as s:
+        for text in ("CREATE SEQUENCE sq", "CREATE MACRO following() AS NEXTVAL('sq')", "CREATE VIEW seen AS SELECT currval('sq') AS c"):
+            s.run(text)
+        assert rows(s, "SELECT nextval('sq') + 0 AS v") == [(1,)]
+        assert rows(s, "SELECT c FROM seen") == [(1,)]
+        assert sorted(v for _, v in rows(s, f"SELECT id, nextval('sq') AS v FROM {files_of}")) == list(range(2, n + 2))
+        assert rows(s, "SELECT following() AS v, row(1, 'x')::VARCHAR AS r") == [(n + 2, "(1, x)")]
+        assert [v for _, v in rows(s, f"SELECT row(1, 'x') AS r, nextval('sq') AS v FROM {files_of} LIMIT 1")] == [n + 3]
+        _, stats = s.run(f"SELECT count(*) FROM {files_of}")
+        assert stats.distributed
+
+
 @pytest.mark.parametrize("use", ["USE {}", "SET schema = '{}'", "SET search_path = '{}'"])
 def test_a_schema_of_this_process(anywhere, here, use):
     """Names without a schema are of the one that is used, also on connections beside the session's own; executors have none of it."""
