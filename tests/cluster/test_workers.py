@@ -368,7 +368,7 @@ def test_executor_is_killed_for_its_memory(box, small, right):
     try:
         with cluster(box, 2, memory=256 << 20) as (live, _, _):
             q = live.session.submit(QUERY.format(small))
-            victim = live.wait("task_started", stage=SECOND)["worker"]
+            victim = live.wait("task_started", stage=FIRST)["worker"]  # of the first tasks: later ones have the memory of those before them
             executor = live.executor_pid(victim)
             (g.dir / "cgroup.procs").write_text(str(executor))
             (g.dir / ("memory.limit_in_bytes" if g.is_v1 else "memory.max")).write_text(str(8 * MIB))  # what it takes from now on

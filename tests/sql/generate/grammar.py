@@ -4,7 +4,7 @@
 Every query has one answer, up to the last digits of floats: an ORDER BY under a LIMIT, inside an aggregate or a window orders by enough
 columns; what depends on the order of additions is marked `approx` and is only ever a result. Values that are equal without looking alike
 (-0.0, intervals of 30 days) are compared, grouped and joined, but never turned into text. What still has no single answer is found by the
-judge (run.py), which asks DuckDB twice over differently ordered rows.
+judge (judge.py), which asks DuckDB twice over differently ordered rows.
 """
 import dataclasses
 import random

@@ -5,7 +5,7 @@
 configuration: partitions 1, 2, 7 or 64, staged or eager, all eight in turn; with and without broadcast, two-step aggregates, sorts by
 ranges, small splits, passes, by chance. `--each` runs a seed's query in all eight. Failures
 are shrunk and printed with their seeds. What differs between two runs of DuckDB itself, over the same rows in another order, has no single
-answer and is left out; so is what takes DuckDB more than LIMIT_S.
+answer and is left out; so is what takes DuckDB more than judge.LIMIT_S.
 """
 import argparse
 import collections
@@ -14,26 +14,20 @@ import pathlib
 import random
 import re
 import sys
-import threading
 import time
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[2] / "lib"), str(pathlib.Path(__file__).resolve().parent)]
 import brantlib  # noqa: E402
 import compare  # noqa: E402
 import grammar  # noqa: E402
-import queries  # noqa: E402
+import judge  # noqa: E402
 import shrink  # noqa: E402
 import tables  # noqa: E402
 
-LIMIT_S = 3
 SEEDS_PER_DATA = 5000  # seeds that share their tables
-NATIVE = re.compile(r"(BOOLEAN|U?(TINY|SMALL|BIG)INT|U?INTEGER|FLOAT|DOUBLE|VARCHAR|(FLOAT|DOUBLE)\[\])$")
 # what depends on which rows an expression is computed for, and so on the plan
 DATA_ERRORS = ("Conversion Error", "Out of Range Error", "Invalid Input Error")
 CANT = "Unimplemented type for mark join"  # what DuckDB's operators can't and ours can: intervals in ANY and ALL
-MICROS = ("((extract(year FROM {0}) * 12 + extract(month FROM {0})) * 30 + extract(day FROM {0})) * 86400000000::HUGEINT + extract(hour FROM {0}) * 3600000000 "
-          "+ extract(minute FROM {0}) * 60000000 + extract(microsecond FROM {0})")
-
 
 PARTITIONS = (1, 2, 7, 64)
 
@@ -50,62 +44,6 @@ def settings_of(seed):
 
 def mode_of(seed):
     return "eager" if seed // 4 % 2 else "staged"
-
-
-class Judge:
-    """One-process DuckDB, twice: over the files, and over the same rows in another order."""
-
-    def __init__(self, folder):
-        self.folder, self.shuffled = folder, None
-        self.open()
-
-    def open(self):
-        self.duck = queries.Duck()
-        self.duck.con.execute("SET memory_limit = '2GB'")
-        for v in [*tables.views(self.folder), tables.attached(self.folder)]:
-            self.duck.execute(v)
-
-    def other(self):
-        if self.shuffled is None:
-            self.shuffled = queries.Duck()
-            self.shuffled.con.execute("SET preserve_insertion_order = false")
-            self.shuffled.con.execute("SET threads = 3")
-            self.shuffled.con.execute("SET memory_limit = '2GB'")
-            self.shuffled.execute("ATTACH ':memory:' AS st")
-            for v in tables.views(self.folder):
-                name = v.split()[4]
-                self.shuffled.execute(v.replace(f" VIEW {name} ", f" VIEW files_{name} "))
-                for place in ("", "st."):
-                    self.shuffled.execute(f"CREATE TABLE {place}{name} AS SELECT * FROM files_{name} ORDER BY hash(id, x, 77)")
-        return self.shuffled
-
-    def read(self, duck, table):
-        names = table.column_names
-        duck.con.register("arrow_result", table.rename_columns([f"c{i}" for i in range(len(names))]))
-        try:
-            types = [r[1] for r in duck.con.execute("DESCRIBE SELECT * FROM arrow_result").fetchall()]
-            cells = [f"c{i}" if NATIVE.match(t) else MICROS.format(f"c{i}") if t == "INTERVAL" else f"CAST(c{i} AS VARCHAR)" for i, t in enumerate(types)]
-            rows = duck.con.execute(f"SELECT {', '.join(cells)} FROM arrow_result").fetchall()
-        finally:
-            duck.con.unregister("arrow_result")
-        return queries.Result(names, [queries.no_enums(t) for t in types], rows)
-
-    def answer(self, duck, sql):
-        """(Result, None), (None, error) or (None, None) when it took too long."""
-        timer = threading.Timer(LIMIT_S, duck.con.interrupt)
-        timer.start()
-        try:
-            return self.read(duck, duck.con.execute(sql).to_arrow_table()), None
-        except Exception as e:  # noqa: BLE001: any error is an answer
-            if type(e).__name__ in ("InterruptException", "OutOfMemoryException"):
-                return None, None
-            if type(e).__name__ in ("FatalException", "InternalException"):  # a bug of DuckDB's, after which the database is closed
-                self.open()
-                self.shuffled = None
-                return None, None
-            return None, str(e)
-        finally:
-            timer.cancel()
 
 
 def same(a, b):
@@ -149,18 +87,21 @@ class Outcome:
 class Runner:
     def __init__(self, data):
         self.folder = tables.make(data)
-        self.judge = Judge(self.folder)
+        self.judge = judge.Judge(self.folder)
         self.mode, self.session, self.known = None, None, {}
 
     def close(self):
         if self.session is not None:
             self.session.close()
         self.session, self.mode, self.known = None, None, {}
+        self.judge.close()
 
     def configure(self, seed, mode=None, partitions=None):
         mode = mode or mode_of(seed)
         if mode != self.mode:
-            self.close()
+            if self.session is not None:
+                self.session.close()
+            self.known = {}
             self.session = brantlib.Session(workers=3, threads=1, distribute="always", mode=mode, settings={"TimeZone": "UTC", "timeout_ms": 60000},
                 memory=1 << 30)
             self.mode = mode
@@ -178,14 +119,14 @@ class Runner:
         try:
             table, stats = self.session.run(sql)
             self.stages = stats.stages
-            return self.judge.read(self.judge.duck, table), None
+            return self.judge.read(table), None
         except brantlib.BrantError as e:
             return None, f"{e.code}: {e.message}"
         except Exception as e:  # noqa: BLE001: a result that DuckDB can't read
             return None, f"result: {type(e).__name__}: {e}"
 
     def check(self, sql, ordered):
-        want, error = self.judge.answer(self.judge.duck, sql)
+        want, error = self.judge.answer(sql)
         if want is None and error is None:
             return Outcome("slow")
         got, mine = self.brant(sql)
@@ -195,7 +136,7 @@ class Runner:
             diff = difference(got, want, ordered)
             if diff is None:
                 return Outcome("same")
-        again, error_again = self.judge.answer(self.judge.other(), sql)
+        again, error_again = self.judge.answer(sql, shuffled=True)
         if want is None:
             known = error.startswith(DATA_ERRORS) or CANT in error
             return Outcome("uneven error", error) if known else Outcome("only DuckDB fails", error, True)
@@ -211,7 +152,7 @@ class Runner:
                 return self.check(text, False).kind == outcome.kind
             except Exception:  # noqa: BLE001: not a statement
                 return False
-        return shrink.shrink(self.judge.duck.con, sql, fails)
+        return shrink.shrink(self.judge.reader.con, sql, fails)
 
     def seed(self, seed, mode=None, partitions=None):
         self.configure(seed, mode, partitions)
