@@ -176,10 +176,11 @@ static void sum_up(cut *c) {
 }
 
 /* Tasks for so many bytes: of the wanted size, in whole waves; no fewer than there are slots unless they would be tiny, and few rows are
- * no more than read. */
+ * little work, here and in the stages that follow task by task. */
 static uint64_t good_number(const cut *c) {
   uint64_t slots = c->q->slots ? c->q->slots : 1, n = c->total / c->q->task_target_bytes + 1;
-  if (n > slots || (c->total > 0 && br_stage_costly_rows(c->r->plan) > 0)) return (n + slots - 1) / slots * slots;
+  bool much = c->total > 0 && br_stage_leads_to_much_work(c->q->stages, (uint32_t)(c->r - c->q->runs));
+  if (n > slots || much) return (n + slots - 1) / slots * slots;
   n = c->total / (c->q->task_target_bytes < LEAST_BYTES ? c->q->task_target_bytes : LEAST_BYTES) + 1;
   return n < slots ? n : slots;
 }

@@ -59,7 +59,7 @@ bool br_query_sort_at_once(br_query *q, uint32_t stage) {
 /* ---- gather */
 
 bool br_query_may_gather(const br_query *q, uint32_t stage) {
-  if (q->eager || q->stages == NULL || little_bytes(q) == 0 || !br_stage_may_gather(q->runs[stage].plan)) return false;
+  if (q->eager || q->stages == NULL || little_bytes(q) == 0 || !br_stage_may_gather(q->stages, stage)) return false;
   for (size_t i = 0; i < q->n_runs; i++)
     if (q->runs[i].plan->fixed_partitions) return false; /* a number that was asked for */
   return true;

@@ -101,6 +101,34 @@ def test_much_work_with_few_rows_is_shared_out(data):
                 check(s, duck, text.format(on), False)
 
 
+NUMBERED = "SELECT k, row_number() OVER (ORDER BY v, k) AS rn FROM facts WHERE k % 100 = 5"
+# (text, what the label of the stage has that would have several tasks, is it sorted at once, does DuckDB know its functions)
+AFTER_SORTS = [
+    ("SELECT k, minhash(s, 4, 2, 1) AS h FROM (SELECT * FROM facts WHERE k % 20 = 5 ORDER BY v, k)", "sort", False, False),
+    (f"SELECT x.k, y.w FROM ({NUMBERED}) x JOIN few y ON x.rn < y.w * 9 + 5", "join", False, True),
+    (f"SELECT x.k, y.w FROM ({NUMBERED}) x JOIN few y ON x.rn = y.w * 9 + 5", "join", True, True),
+    (f"SELECT k, minhash(rn::VARCHAR, 4, 2, 1) AS h FROM ({NUMBERED})", "window, ", False, False),
+    (NUMBERED, "window", True, True),
+]
+
+
+def test_much_work_after_a_sort_of_few_rows_is_shared_out(data):
+    """In the stage that sorts, and in those that follow its tasks one by one: a window's second step, what is projected and joined there."""
+    views, duck = data
+    with open_session(views, **{**LITTLE, "broadcast_bytes": 1 << 20, "partitions": 6}) as s:
+        for sql, label, at_once, known in AFTER_SORTS:
+            stages = json.loads(s.explain(sql, True, True))["stages"]
+            what = said([m["measured"] for m in stages])
+            assert ("no ranges: few rows to sort" in what) == at_once, (sql, what)
+            assert any(m["measured"]["tasks"] > 1 for m in stages if label in m["label"] and "scan" not in m["label"]) != at_once, sql
+            if known:
+                check(s, duck, sql, False)
+        hashes = compare.rows_of(s.run(AFTER_SORTS[0][0])[0])
+        unsorted = dict(compare.rows_of(s.run("SELECT k, minhash(s, 4, 2, 1) AS h FROM facts WHERE k % 20 = 5")[0]))
+        keys = duck.con.execute("SELECT k FROM facts WHERE k % 20 = 5 ORDER BY v, k").fetchall()
+        assert hashes == [(k, unsorted[k]) for (k,) in keys]
+
+
 def test_a_number_of_parts_that_was_asked_for_stays(data):
     views, duck = data
     sql = f"SELECT v + 1 AS v, n FROM into_partitions(({GROUPS}), 5)"

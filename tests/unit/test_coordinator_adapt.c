@@ -111,6 +111,33 @@ static void test_small_partitions_become_one(void **state) {
   br_query_unref(q);
 }
 
+/* Here, or in a stage that follows task by task; not behind that one's exchange. */
+static void test_few_rows_of_much_work_are_shared_out(void **state) {
+  static const struct {
+    const char *sql;
+    uint32_t stage, tasks;
+  } cases[] = {{"SELECT * FROM input(0) a JOIN input(1) b ON a.c0 < b.c0", 2, 4},
+               {"SELECT \"minhash\"(c0) FROM input(0)", 3, 4},
+               {"SELECT * FROM input(0) a JOIN input(1) b ON a.c0 < b.c0", 3, 4},
+               {"SELECT * FROM input(0) a JOIN input(1) b ON a.c0 = b.c0", 3, 1},
+               {"SELECT * FROM input(0) a JOIN input(1) b ON a.c0 < b.c0", 4, 1}};
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    uint64_t few[PARTS] = {8, 8, 8, 8, 8, 8, 8, 8};
+    br_query *q = query(4, 64 * MIB);
+    q->stages->stages[cases[i].stage].sql = cases[i].sql;
+    sizes(q, 0, few);
+    sizes(q, 1, few);
+    br_query_adapt(q, 2);
+    assert_int_equal(q->runs[3].n_tasks, cases[i].tasks); /* one task may do what stage 2 does, too */
+    if (cases[i].tasks > 1) {
+      assert_int_equal(q->runs[2].n_tasks, cases[i].tasks);
+      covers(q, 2);
+    }
+    br_query_unref(q);
+  }
+}
+
 static void test_as_many_as_slots_when_it_is_much(void **state) {
   (void)state;
   br_query *q = query(4, 64 * MIB);
@@ -540,6 +567,7 @@ static void test_partitions_are_joined_where_they_are(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_small_partitions_become_one),
+      cmocka_unit_test(test_few_rows_of_much_work_are_shared_out),
       cmocka_unit_test(test_as_many_as_slots_when_it_is_much),
       cmocka_unit_test(test_large_ones_stay),
       cmocka_unit_test(test_the_number_stays_where_it_was_asked_for),

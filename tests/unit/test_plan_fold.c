@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * links: br_plan
  * The text of a stage that another one takes in: inputs and filters numbered anew, quotes left alone, and a hash join that became a
- * broadcast join. Whether what it gives is right is asked of DuckDB in test_plan_distribute.c. */
+ * broadcast join. Whether what it gives is right is asked of DuckDB in test_plan_distribute.c. And where stages of few rows may become
+ * one task. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -180,10 +181,74 @@ static void where_it_would_be_wrong(void **state) {
   for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) refuse(changes[i]);
 }
 
+/* ---- few rows */
+
+static void reads(br_stage *s, uint32_t producer, br_exchange_kind kind) {
+  s->inputs[s->n_inputs] = (br_stage_input){.number = (uint32_t)s->n_inputs, .producer = producer, .kind = kind};
+  s->n_inputs++;
+}
+
+/* 0: rows; 1: their sample; 2: its bounds; 3: places the rows; 4: sorts them; 5, 6: follow task by task; 7: reads 6 by hash; 8: follows.
+ * Stage `much` goes on with this text, which should matter nowhere else. */
+static br_stages *sorted_rows(br_arena *a, uint32_t much, const char *text) {
+  static const br_exchange_kind outputs[] = {BR_EX_FORWARD, BR_EX_SINGLE, BR_EX_BOUNDS,  BR_EX_RANGE, BR_EX_FORWARD,
+                                             BR_EX_FORWARD, BR_EX_HASH,   BR_EX_FORWARD, BR_EX_RESULT};
+  static const uint32_t producers[] = {0, 0, 1, 0, 3, 4, 5, 6, 7};
+  br_stages *s = br_arena_alloc(a, sizeof *s);
+  s->arena = a;
+  s->n_stages = sizeof producers / sizeof *producers;
+  s->stages = br_arena_alloc(a, s->n_stages * sizeof *s->stages);
+  for (uint32_t i = 0; i < s->n_stages; i++) {
+    br_stage *st = &s->stages[i];
+    *st = (br_stage){.id = i, .types = types, .n_columns = 2, .split_scan = -1, .partitions = 4, .label = "x"};
+    st->sql = br_arena_printf(a, "SELECT l.* FROM input(0) l %s", i == much ? text : "WHERE c1 > 0");
+    st->output = outputs[i];
+    st->rule = BR_TASKS_FORWARD;
+    st->inputs = br_arena_alloc(a, 2 * sizeof *st->inputs);
+    if (i > 0) reads(st, producers[i], outputs[producers[i]]);
+  }
+  s->stages[0].rule = BR_TASKS_SPLITS;
+  s->stages[2].rule = BR_TASKS_ONE;
+  s->stages[4].rule = s->stages[7].rule = BR_TASKS_PARTITIONS;
+  reads(&s->stages[3], 2, BR_EX_BOUNDS);
+  return s;
+}
+
+/* One task of the sort is one of those that follow it, up to where rows go by hash; so for stages that are gathered or chained. */
+static void much_work_keeps_its_tasks(void **state) {
+  static const struct {
+    const char *text;
+    bool much;
+  } texts[] = {{"JOIN t ON l.c0 < t.c0", true},
+               {"\nCROSS JOIN t", true},
+               {"JOIN (\nSELECT * FROM t JOIN u ON t.c0 = u.c0) t ON t.c0 > l.c0", true},
+               {"WHERE \"minhash\"(l.c0)[1] > 0", true},
+               {"JOIN t ON l.c0 = t.c0 AND l.c1 < t.c1", false},
+               {"JOIN t ON l.c0 IS NOT DISTINCT FROM t.c0", false},
+               {"CROSS " BR_JOIN_ONE_ROW "t", false},
+               {"WHERE l.c0 = ' JOIN t ON \"minhash\"'", false}};
+  (void)state;
+  for (size_t t = 0; t < sizeof texts / sizeof *texts; t++)
+    for (uint32_t i = 0; i < 9; i++) {
+      br_arena *a = br_arena_new();
+      br_stages *s = sorted_rows(a, i, texts[t].text);
+      br_sort_stages of;
+      uint32_t reader, input;
+      bool much = texts[t].much;
+      assert_int_equal(br_stage_may_sort_at_once(s, 1, &of), !(much && i >= 3 && i <= 6));
+      assert_int_equal(br_stage_may_gather(s, 5), !(much && i >= 5 && i <= 6));
+      assert_int_equal(br_stage_may_chain(s, 6, &reader, &input), !(much && i >= 6));
+      s->stages[7].rule = BR_TASKS_ONE; /* it has one task anyway */
+      s->stages[7].inputs[0].kind = s->stages[6].output = BR_EX_SINGLE;
+      assert_int_equal(br_stage_may_chain(s, 6, &reader, &input), !(much && i >= 6 && i <= 7));
+      br_arena_free(a);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_side_is_read_whole), cmocka_unit_test(passes_of_a_join_in_place),
+      cmocka_unit_test(a_side_is_read_whole),    cmocka_unit_test(passes_of_a_join_in_place),
       cmocka_unit_test(joins_follow_each_other), cmocka_unit_test(what_is_read_whole_may_be_beside),
-      cmocka_unit_test(where_it_would_be_wrong)};
+      cmocka_unit_test(where_it_would_be_wrong), cmocka_unit_test(much_work_keeps_its_tasks)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -652,7 +652,7 @@ static void together(steps *p, const br_shared *kept, const br_drel *c, size_t m
     else
       br_buf_printf(&b, "%s AS c%zu", values[i - m], i);
   }
-  br_buf_printf(&b, "\nFROM %s t\nCROSS JOIN %s%s", with_frames(p, br_block(d, f.branches[0].sql)),
+  br_buf_printf(&b, "\nFROM %s t\nCROSS " BR_JOIN_ONE_ROW "%s%s", with_frames(p, br_block(d, f.branches[0].sql)),
                 p->near ? "g" : br_arena_printf(d->arena, "%s g", own), p->near ? " WHERE t.own" : "");
   br_branch *branch = br_arena_alloc(d->arena, sizeof *branch);
   *branch = (br_branch){

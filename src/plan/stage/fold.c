@@ -239,34 +239,9 @@ static size_t times_read(const br_stage *s, uint32_t input) {
   return times;
 }
 
-static bool equality_in_line(const char *at) {
-  size_t n = strcspn(at, "\n");
-  static const char *const equal[] = {" = ", " IS NOT DISTINCT FROM "};
-  for (size_t i = 0; i < sizeof equal / sizeof *equal; i++) {
-    const char *hit = strstr(at, equal[i]);
-    if (hit && hit < at + n) return true;
-  }
-  return false;
-}
-
-/* Has each join's condition, in the line where it begins, an equality? If not, few rows may be much work, and may make many. */
-static bool joins_by_equality(const char *sql) {
-  size_t without = 0;
-  for (const char *at = sql; *at;) {
-    int64_t ignored;
-    bool on = !strncmp(at, " ON ", 4);
-    if (on && !equality_in_line(at)) return false;
-    without -= on && without > 0;
-    without += !strncmp(at, "JOIN ", 5) && at > sql && (at[-1] == ' ' || at[-1] == '\n');
-    at += br_stage_piece(sql, at, &ignored);
-  }
-  return without == 0;
-}
-
 /* Nothing about it is decided by what its inputs turn out to be, but how many tasks share them, and few rows are little work. */
 static bool decided(const br_stage *s) {
-  if (!plain(s) || s->split_scan >= 0 || s->makes_bloom || s->enough_rows) return false;
-  if (br_stage_costly_rows(s) > 0 || !joins_by_equality(s->sql)) return false;
+  if (!plain(s) || s->split_scan >= 0 || s->makes_bloom || s->enough_rows || br_stage_much_work(s)) return false;
   for (size_t i = 0; i < s->n_inputs; i++)
     if (br_exchange_helps(s->inputs[i].kind) || s->inputs[i].kind == BR_EX_KEYS || s->inputs[i].kind == BR_EX_BOUNDS)
       return false;
@@ -279,8 +254,10 @@ static size_t parted_inputs(const br_stage *s) {
   return n;
 }
 
-bool br_stage_may_gather(const br_stage *s) {
-  return s->rule == BR_TASKS_FORWARD && decided(s) && !s->ordered_output && s->output != BR_EX_RESULT;
+bool br_stage_may_gather(const br_stages *of, uint32_t stage) {
+  const br_stage *s = &of->stages[stage];
+  return s->rule == BR_TASKS_FORWARD && decided(s) && !s->ordered_output && s->output != BR_EX_RESULT &&
+         !br_stage_leads_to_much_work(of, stage);
 }
 
 void br_stage_gather(br_stage *s) {
@@ -295,7 +272,9 @@ bool br_stage_may_chain(const br_stages *s, uint32_t producer, uint32_t *reader,
   const br_stage *r = &s->stages[*reader];
   const br_stage_input *in = &r->inputs[*input];
   if (!decided(r) || in->ordered || times_read(r, *input) != 1) return false; /* it would be computed as often */
-  if (in->kind == BR_EX_HASH) return r->rule == BR_TASKS_PARTITIONS && !p->fixed_partitions && parted_inputs(r) == 1;
+  if (in->kind == BR_EX_HASH)
+    return r->rule == BR_TASKS_PARTITIONS && !p->fixed_partitions && parted_inputs(r) == 1 &&
+           !br_stage_leads_to_much_work(s, *reader);
   if (r->rule != BR_TASKS_ONE && r->rule != BR_TASKS_FORWARD) return false;
   return in->kind == BR_EX_FORWARD || in->kind == BR_EX_SINGLE || in->kind == BR_EX_BROADCAST;
 }
@@ -343,8 +322,8 @@ bool br_stage_may_sort_at_once(const br_stages *s, uint32_t sample, br_sort_stag
   if (place->fixed_partitions || !reads(place, 2, 0, BR_EX_FORWARD)) return false;
   if (place->inputs[0].producer != out->rows || !only_reader(s, out->place, &out->sort, &input)) return false;
   const br_stage *sort = &s->stages[out->sort];
-  return sort->rule == BR_TASKS_PARTITIONS && reads(sort, 1, 0, BR_EX_RANGE) && !sort->inputs[0].ordered &&
-         times_read(sort, 0) == 1;
+  if (sort->rule != BR_TASKS_PARTITIONS || !reads(sort, 1, 0, BR_EX_RANGE) || sort->inputs[0].ordered) return false;
+  return times_read(sort, 0) == 1 && !br_stage_much_work(place) && !br_stage_leads_to_much_work(s, out->sort);
 }
 
 br_stage br_stage_sort_at_once(br_arena *arena, const br_stages *s, const br_sort_stages *of) {

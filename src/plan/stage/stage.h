@@ -228,6 +228,12 @@ bool br_stage_numbers_rows(const br_stage *s);
 uint64_t br_stage_costly_rows(const br_stage *s);
 /* The same of a built-in function. */
 uint64_t br_costly_function(const char *name);
+/* Are few rows much work: by a function that takes long, or a join without an equality? */
+bool br_stage_much_work(const br_stage *s);
+/* It, or a stage that has its number of tasks, as it follows these one by one: fewer tasks here are fewer there. */
+bool br_stage_leads_to_much_work(const br_stages *s, uint32_t stage);
+/* Behind CROSS: a join with one row, which is no more work than reading the others. */
+#define BR_JOIN_ONE_ROW "JOIN /* one row */ "
 
 /* ---- passes.c: a task's work in k passes, each over the rows whose keys fall into one of k parts: for what does not fit into
  * memory at once. Another seed: within a partition all rows agree in hash(keys, BR_HASH_SEED) % n. */
@@ -250,7 +256,7 @@ br_stage br_stage_join_in_place(br_arena *arena, const br_stages *s, uint32_t pr
                                 uint32_t input);
 
 /* May one task do what the stage's tasks do, each for a task of another stage? Then br_stage_gather makes it so; it reads them in order. */
-bool br_stage_may_gather(const br_stage *s);
+bool br_stage_may_gather(const br_stages *of, uint32_t stage);
 void br_stage_gather(br_stage *s);
 /* Is the producer read by one input alone, and may one task do what both do, when each of them has one? */
 BR_MUST_USE bool br_stage_may_chain(const br_stages *s, uint32_t producer, uint32_t *reader, uint32_t *input);
