@@ -376,7 +376,12 @@ static br_status split_texts(brant_session *s, br_query *q, br_stage_run *r, siz
   uint64_t row_bytes = size.rows > 0 ? size.bytes / size.rows + 1 : size.bytes;
   uint64_t target = bytes_a_split(s, r->plan, size.bytes, row_bytes, slots, TEXT_SPLIT_MOST_BYTES);
   const br_stage_scan *of = &r->plan->scans[i];
-  BR_TRY(br_text_split(s->db, scan->options, spread ? target : 0, of->tests, of->n_tests, &splits, err));
+  br_text_test *tests = br_calloc(of->n_tests + 1, sizeof *tests);
+  for (size_t t = 0; t < of->n_tests; t++)
+    tests[t] = (br_text_test){of->tests[t].condition, of->tests[t].names, of->tests[t].n_names};
+  br_status status = br_text_split(s->db, scan->options, spread ? target : 0, tests, of->n_tests, &splits, err);
+  free(tests);
+  BR_TRY(status);
   if (splits.files != NULL) pin(q, splits.files);
   if (!spread) r->whole_sql[i] = splits.sql[0];
   for (size_t k = 0; spread && k < splits.n; k++) add_split(r, splits.sql[k], 0);

@@ -120,7 +120,6 @@ bool br_text_call_parse(const char *text, br_text_call *out);
 const char *br_text_argument_of(const br_text_call *c, const char *name);
 
 /* ---- text_prune.c: files that filters on their folders' names rule out */
-#define BR_TEXT_FILE "__file"
 typedef struct br_text_folders {
   const char *const *paths; /* as they were written */
   bool asked_for; /* hive_partitioning = true: else DuckDB takes folders for columns where all paths are alike */
@@ -131,7 +130,7 @@ typedef struct br_text_folders {
 /* Are the files' folders columns of the scan, and is it certain? */
 bool br_text_named_folders(const br_text_folders *f);
 /* dropped[file] becomes true. Only of such files. tests: as of br_text_split. */
-BR_MUST_USE br_status br_text_prune(br_session *session, const br_text_folders *f, const char *const *tests,
+BR_MUST_USE br_status br_text_prune(br_session *session, const br_text_folders *f, const br_text_test *tests,
                                     size_t n_tests, bool *dropped, br_error *err);
 
 /* ---- text_cuts.c: where a file may be cut, about every `target` bytes */

@@ -160,12 +160,16 @@ typedef struct br_text_splits {
   const char *whole_why; /* not NULL: there is one, of the call itself, and why (static) */
   br_snapshot *files;    /* pinned: sizes and times, no rows; the caller takes it */
 } br_text_splits;
+typedef struct br_text_test {
+  const char *condition;    /* of t.c0, t.c1, … */
+  const char *const *names; /* [n_names] the call's column that c<i> is; NULL: none that the condition reads */
+  size_t n_names;
+} br_text_test;
 /* Parts of a call, each of about target_bytes (0: everything in one) but whole where a file can't be cut. Dialects and types are
- * those that DuckDB finds for the whole call, and are written into each part. tests: what only the rows that count pass, each as a SELECT of
- * f (a file's number) and ok over a table `folders`, with "__file" and a column for each folder that has a name; files that fail one are in
- * no part, and n may be 0. */
+ * those that DuckDB finds for the whole call, and are written into each part. tests: what only the rows that count pass; files that fail one
+ * by the names of their folders are in no part, and n may be 0. */
 BR_MUST_USE br_status br_text_split(br_session *session, const char *call, uint64_t target_bytes,
-                                    const char *const *tests, size_t n_tests, br_text_splits *out, br_error *err);
+                                    const br_text_test *tests, size_t n_tests, br_text_splits *out, br_error *err);
 void br_text_splits_free(br_text_splits *s); /* not files */
 
 /* ---- true cardinalities in a text */

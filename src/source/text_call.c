@@ -133,7 +133,7 @@ bool br_text_call_parse(const char *text, br_text_call *out) {
 }
 
 const char *br_text_argument_of(const br_text_call *c, const char *name) {
-  for (size_t i = 0; i < c->n_arguments; i++)
+  for (size_t i = c->n_arguments; i-- > 0;) /* of an option that is given twice the last one counts */
     if (strcmp(c->arguments[i].name, name) == 0) return c->arguments[i].value;
   return NULL;
 }

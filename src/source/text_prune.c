@@ -2,9 +2,10 @@
  *
  * CSV and JSON files that a filter on the names of their folders (/year=2024/) rules out: they are in no part, and nobody looks into them.
  *
- * DuckDB decides, by the filter's own text, over one row a file with the folders' values in the types that the scan has. What it can't
- * answer (columns of the files, an error) rules nothing out, nor does a folder whose value is written in a way of its own: escapes,
- * NULL, __HIVE_DEFAULT_PARTITION__.
+ * DuckDB decides, by the filter's own text, over one row a file with the folders' values in the types that the scan has. Which columns
+ * are folders is told here, by their names, which stand in no text: there one may mean something else (user, current_date). What reads other
+ * columns, or fails, rules nothing out, nor does a folder whose value is written in a way of its own: escapes, NULL,
+ * __HIVE_DEFAULT_PARTITION__.
  *
  * Order: one call a scan, before its files are looked at. Threads: the session's user. Bounds: KEYS_MOST folders with a name a file.
  */
@@ -78,72 +79,68 @@ bool br_text_named_folders(const br_text_folders *f) {
   return f->asked_for || found_by_itself(f);
 }
 
-/* Does the test read the column? It stands there as it is quoted here. */
-static bool reads(const char *test, const folder_key *k) {
-  br_buf name = {0};
-  char *text = br_strndup(k->name, k->name_length);
-  br_buf_str(&name, ", ");
-  br_buf_sql_ident(&name, text);
-  br_buf_str(&name, " AS c");
-  bool found = strstr(test, br_buf_cstr(&name)) != NULL;
-  free(text);
-  br_buf_free(&name);
-  return found;
-}
-
-static void add_row(const br_text_folders *f, size_t file, const bool *wanted, bool first, br_buf *sql) {
-  folder_key keys[KEYS_MOST];
-  size_t n;
-  if (!keys_of(f->paths[file], keys, &n)) return;
-  br_buf_printf(sql, "%s(%zu", first ? "" : ", ", file);
-  for (size_t k = 0; k < n; k++) {
-    if (!wanted[k]) continue;
-    br_buf_str(sql, ", CAST(");
-    br_buf_sql_literal(sql, keys[k].value, keys[k].value_length);
-    br_buf_printf(sql, " AS %s)", type_of(f, &keys[k]));
+/* Which folder gives the column c of the test; keys of any file. False: none. */
+static bool folder_of(const br_text_folders *f, const br_text_test *test, size_t c, const folder_key *keys, size_t n,
+                      size_t *out) {
+  for (*out = 0; *out < n; ++*out) {
+    const folder_key *k = &keys[*out];
+    if (strlen(test->names[c]) == k->name_length && !strncmp(test->names[c], k->name, k->name_length))
+      return type_of(f, k) != NULL;
   }
-  br_buf_char(sql, ')');
+  return false;
 }
 
-static bool all_plain(const br_text_folders *f, size_t file, const bool *wanted) {
+/* (file, value of each column that the test reads); false: one is written in a way of its own. */
+static bool row_of(const br_text_folders *f, size_t file, const br_text_test *test, br_buf *row) {
   folder_key keys[KEYS_MOST];
-  size_t n;
-  bool plainly = keys_of(f->paths[file], keys, &n);
-  for (size_t k = 0; plainly && k < n; k++) plainly = !wanted[k] || plain(&keys[k]);
-  return plainly;
+  size_t n, k;
+  br_buf_clear(row);
+  if (!keys_of(f->paths[file], keys, &n)) return false;
+  br_buf_printf(row, "(%zu", file);
+  for (size_t c = 0; c < test->n_names; c++) {
+    if (!test->names[c]) continue;
+    if (!folder_of(f, test, c, keys, n, &k) || !plain(&keys[k])) return false;
+    br_buf_str(row, ", CAST(");
+    br_buf_sql_literal(row, keys[k].value, keys[k].value_length);
+    br_buf_printf(row, " AS %s)", type_of(f, &keys[k]));
+  }
+  br_buf_char(row, ')');
+  return true;
 }
 
-/* WITH folders(…) AS (VALUES (number of the file, values that the test reads), …) SELECT …; false: it reads none, or no file has any. */
-static bool ask(const br_text_folders *f, const char *test, br_buf *sql) {
+static bool all_folders(const br_text_folders *f, const br_text_test *test) {
   folder_key keys[KEYS_MOST];
-  bool wanted[KEYS_MOST], any = false;
-  size_t n, rows = 0;
+  size_t n, k;
   if (!keys_of(f->paths[0], keys, &n)) return false;
-  br_buf_str(sql, "WITH folders(\"" BR_TEXT_FILE "\"");
-  for (size_t k = 0; k < n; k++) {
-    wanted[k] = reads(test, &keys[k]) && type_of(f, &keys[k]);
-    if (!wanted[k]) continue;
-    any = true;
-    char *name = br_strndup(keys[k].name, keys[k].name_length);
-    br_buf_str(sql, ", ");
-    br_buf_sql_ident(sql, name);
-    free(name);
-  }
-  br_buf_str(sql, ") AS (VALUES ");
-  for (size_t i = 0; any && i < f->n_files; i++)
-    if (all_plain(f, i, wanted)) add_row(f, i, wanted, rows++ == 0, sql);
-  br_buf_printf(sql, ") SELECT f FROM (%s) WHERE ok IS NOT TRUE", test);
+  for (size_t c = 0; c < test->n_names; c++)
+    if (test->names[c] && !folder_of(f, test, c, keys, n, &k)) return false;
+  return true;
+}
+
+/* SELECT t.f FROM (VALUES …) t(f, c0, …) WHERE …, of the files that fail; false: it reads other columns, too, or no file can be asked for. */
+static bool ask(const br_text_folders *f, const br_text_test *test, br_buf *sql) {
+  br_buf row = {0};
+  size_t rows = 0;
+  if (!all_folders(f, test)) return false;
+  br_buf_str(sql, "SELECT t.f FROM (VALUES ");
+  for (size_t i = 0; i < f->n_files; i++)
+    if (row_of(f, i, test, &row)) br_buf_printf(sql, "%s%s", rows++ ? ", " : "", br_buf_cstr(&row));
+  br_buf_free(&row);
+  br_buf_str(sql, ") t(f");
+  for (size_t c = 0; c < test->n_names; c++)
+    if (test->names[c]) br_buf_printf(sql, ", c%zu", c);
+  br_buf_printf(sql, ") WHERE (%s) IS NOT TRUE", test->condition);
   return rows > 0;
 }
 
-br_status br_text_prune(br_session *session, const br_text_folders *f, const char *const *tests, size_t n_tests,
+br_status br_text_prune(br_session *session, const br_text_folders *f, const br_text_test *tests, size_t n_tests,
                         bool *dropped, br_error *err) {
   br_status status = BR_OK;
   for (size_t i = 0; i < n_tests && status == BR_OK; i++) {
     br_buf sql = {0};
     br_table t;
     br_error ignored;
-    bool about = ask(f, tests[i], &sql);
+    bool about = ask(f, &tests[i], &sql);
     if (about) status = br_session_table(session, br_buf_cstr(&sql), &t, &ignored);
     br_buf_free(&sql);
     if (about && status == BR_OK) {
@@ -152,7 +149,7 @@ br_status br_text_prune(br_session *session, const br_text_folders *f, const cha
     } else if (status == BR_CANCELLED) {
       *err = ignored;
     } else {
-      status = BR_OK; /* it is about columns of the files, too */
+      status = BR_OK; /* it is about columns of the files, too, or fails for some value */
     }
   }
   return status;

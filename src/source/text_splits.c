@@ -101,7 +101,9 @@ static bool is_objects(const splitting *s) {
   return s->call.kind == BR_TEXT_OBJECTS || s->call.kind == BR_TEXT_NDJSON_OBJECTS;
 }
 
+/* As a plain word. The reader takes 0, 'no', (false), 0::BOOLEAN, … too: what is neither on nor off here may be both. */
 static bool off(const char *value) { return value && strcasecmp(value, "false") == 0; }
+static bool on(const char *value) { return value && strcasecmp(value, "true") == 0; }
 
 /* ---- what the whole call gives */
 
@@ -185,7 +187,12 @@ static void keep_arguments(const splitting *s, const char *const *kept, size_t n
 /* filename = true, or filename = 'column': does this column show the file's name? */
 static bool shows_name(const splitting *s, const char *column) {
   const char *shown = br_text_argument_of(&s->call, "filename");
-  return shown && !off(shown) && (strcmp(column, "filename") == 0 || strstr(shown, column));
+  br_buf quoted = {0};
+  if (!shown || *shown != '\'') return on(shown) && strcmp(column, "filename") == 0;
+  br_buf_sql_literal(&quoted, column, strlen(column));
+  bool same = strcmp(shown, br_buf_cstr(&quoted)) == 0;
+  br_buf_free(&quoted);
+  return same;
 }
 
 /* Columns behind those of the files come from names of directories, or show the file's name. */
@@ -202,11 +209,12 @@ static void pin_names(const splitting *s, br_buf *out) {
   br_buf_str(out, any ? "}" : ", hive_partitioning = false");
 }
 
-static bool in_path(const char *path, const char *column) {
+/* Is it the name of a folder, as hive_types takes it: written alike? Or else one that takes its place. */
+static bool in_path(const char *path, const char *column, bool alike) {
   size_t n = strlen(column);
   for (const char *p = path; p; p = strchr(p, '/')) {
     if (*p == '/') p++;
-    if (!strncasecmp(p, column, n) && p[n] == '=') return true;
+    if (!strncasecmp(p, column, n) && p[n] == '=' && (!alike || !strncmp(p, column, n))) return true;
   }
   return false;
 }
@@ -216,7 +224,7 @@ static bool names_are_known(const splitting *s) {
   for (size_t i = s->own; i < s->columns.n; i++) {
     const char *name = s->columns.names[i];
     if (shows_name(s, name)) continue;
-    if (!s->named || !in_path(s->files[0].written, name)) return false;
+    if (!s->named || !in_path(s->files[0].written, name, true)) return false;
   }
   return true;
 }
@@ -224,7 +232,7 @@ static bool names_are_known(const splitting *s) {
 /* A folder's name that is the name of a column of the files, too, takes its place. */
 static bool names_hide_columns(const splitting *s) {
   for (size_t i = 0; s->named && i < s->own; i++)
-    if (in_path(s->files[0].written, s->columns.names[i])) return true;
+    if (in_path(s->files[0].written, s->columns.names[i], false)) return true;
   return false;
 }
 
@@ -232,7 +240,7 @@ static br_text_folders folders_of(const splitting *s, const char **paths) {
   for (size_t i = 0; i < s->n_files; i++) paths[i] = s->files[i].written;
   return (br_text_folders){.paths = paths,
                            .n_files = s->n_files,
-                           .asked_for = br_text_argument_of(&s->call, "hive_partitioning") != NULL,
+                           .asked_for = on(br_text_argument_of(&s->call, "hive_partitioning")),
                            .names = s->columns.names,
                            .types = s->columns.types,
                            .n_columns = s->columns.n};
@@ -240,9 +248,14 @@ static br_text_folders folders_of(const splitting *s, const char **paths) {
 
 static void check_folders(splitting *s) {
   bool any = false;
-  if (off(br_text_argument_of(&s->call, "hive_partitioning"))) return;
+  const char *asked = br_text_argument_of(&s->call, "hive_partitioning");
+  if (off(asked)) return;
   for (size_t i = 0; i < s->n_files && !any; i++) any = strchr(s->files[i].written, '=') != NULL;
   if (!any) return;
+  if (asked && !on(asked)) {
+    s->why = "hive_partitioning that is neither true nor false as a word";
+    return;
+  }
   const char **paths = br_calloc(s->n_files, sizeof *paths);
   br_text_folders f = folders_of(s, paths);
   s->named = br_text_named_folders(&f);
@@ -255,8 +268,11 @@ static void check_options(splitting *s) {
     const char *name = s->call.arguments[i].name;
     bool known =
         is_csv(s) ? NAMED(name, csv_found) || NAMED(name, csv_kept) : NAMED(name, json_found) || NAMED(name, json_kept);
+    const char *value = s->call.arguments[i].value;
     if (strcmp(name, "union_by_name") == 0)
-      s->why = off(s->call.arguments[i].value) ? NULL : "union_by_name";
+      s->why = off(value) ? NULL : "union_by_name";
+    else if (strcmp(name, "filename") == 0 && !on(value) && !off(value) && *value != '\'')
+      s->why = "filename that is neither true nor false nor a name as a word";
     else if (!known && !NAMED(name, names_only))
       s->why = "an option that concerns all files";
   }
@@ -327,7 +343,8 @@ static char *csv_options(const splitting *s, const br_table *t, bool first) {
 static bool csv_cuttable(const splitting *s, const text_file *f, const br_table *t) {
   const char *encoding = br_text_argument_of(&s->call, "encoding"), *line = found(t, NEW_LINE);
   bool utf8 = !encoding || strcasecmp(encoding, "'utf-8'") == 0;
-  bool strict = !off(br_text_argument_of(&s->call, "strict_mode"));
+  const char *strictly = br_text_argument_of(&s->call, "strict_mode");
+  bool strict = !strictly || on(strictly);
   return f->local && !f->packed && utf8 && strict && strlen(found(t, DELIMITER)) == 1 && !*found(t, COMMENT) &&
          !strcmp(found(t, SKIP), "0") && (!strcmp(line, "\\n") || !strcmp(line, "\\r\\n")) &&
          strlen(found(t, QUOTE)) <= 1 && strlen(found(t, ESCAPE)) <= 1 && !br_text_argument_of(&s->call, "filename");
@@ -461,7 +478,7 @@ static br_status look_at_json(splitting *s, br_error *err) {
   const char *records = br_text_argument_of(&s->call, "records");
   for (s->own = s->columns.n; s->own > 0; s->own--) { /* columns that names give are behind those of the records */
     const char *name = s->columns.names[s->own - 1];
-    if (!shows_name(s, name) && !(s->named && in_path(s->files[0].written, name))) break;
+    if (!shows_name(s, name) && !(s->named && in_path(s->files[0].written, name, true))) break;
   }
   if (!names_are_known(s)) s->why = "columns that are not in the files";
   if (names_hide_columns(s)) s->why = "names of folders that are columns of the files";
@@ -600,7 +617,7 @@ static char *whole_call(const splitting *s) {
 }
 
 /* Files that the tests rule out; are all of them? What is left is cut as finely as all of it would be, down to TARGET_LEAST_BYTES. */
-static br_status drop_files(splitting *s, const char *const *tests, size_t n_tests, uint64_t *target, bool *all,
+static br_status drop_files(splitting *s, const br_text_test *tests, size_t n_tests, uint64_t *target, bool *all,
                             br_error *err) {
   uint64_t before = 0, after = 0;
   *all = false;
@@ -627,7 +644,7 @@ static br_status drop_files(splitting *s, const char *const *tests, size_t n_tes
   return status;
 }
 
-br_status br_text_split(br_session *session, const char *call, uint64_t target_bytes, const char *const *tests,
+br_status br_text_split(br_session *session, const char *call, uint64_t target_bytes, const br_text_test *tests,
                         size_t n_tests, br_text_splits *out, br_error *err) {
   splitting s = {.session = session, .text = call, .out = out};
   br_status status = BR_OK;

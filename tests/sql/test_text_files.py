@@ -128,6 +128,14 @@ def test_calls_and_options(cutting, folder, call):
     same(cutting, f"SELECT * FROM {call.format(folder)}")
 
 
+@pytest.mark.parametrize("value", ["false", "0", "'no'", "(false)", "0::BOOLEAN", "true, strict_mode = false"])
+def test_strict_mode_that_is_off_however_it_is_written(cutting, folder, value):
+    """Where a quote ends is not certain then: the file is not cut."""
+    sql = f"SELECT * FROM read_csv('{folder}/one.csv', strict_mode = "
+    same(cutting, f"{sql}{value})")
+    assert tasks(cutting, f"{sql}{value})") == 1 < tasks(cutting, f"{sql}true)")
+
+
 def test_what_can_be_cut_is(cutting, folder):
     for call, several in [("read_csv('{}/plain.csv.gz')", False), ("read_json('{}/array.json')", False), ("read_json('{}/pretty.json')", False),
                           ("read_csv(['{0}/plain.csv', '{0}/plain.csv.gz'])", True), ("read_csv(['{0}/plain.csv', '{0}/other.csv'])", False),

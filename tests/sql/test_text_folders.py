@@ -138,3 +138,78 @@ def test_one_part_and_none(folder):
                 check(s, f"SELECT id, year, code FROM {source} WHERE {condition}")
                 assert splits(s, f"SELECT id, year, code FROM {source} WHERE {condition}") == n
             check(s, f"SELECT count(*), sum(id) FROM {source} WHERE year = 1999")
+
+
+def write_rows(path, kind, records):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "csv":
+        lines = [list(records[0]), *(list(r.values()) for r in records)]
+        path.write_text("".join(",".join('"' + str(v).replace('"', '""') + '"' if isinstance(v, str) else str(v) for v in line) + "\n" for line in lines))
+    else:
+        path.write_text("".join(json.dumps(r) + "\n" for r in records))
+
+
+def small(kind, folder, options=""):
+    return f"read_{'csv' if kind == 'csv' else 'json'}('{folder}/**/a.{kind}'{options})"
+
+
+def quoted(name):
+    return '"' + name.replace('"', '""') + '"'
+
+
+@pytest.fixture(scope="module")
+def staged():
+    with brantlib.Session(workers=2, threads=1, distribute="always", mode="staged", settings={"split_bytes": 1500}) as s:
+        yield s
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("column", ["user", "session_user", "current_date", "f", "c0", "t", "folders", "__file", "Years", "ye\"ar", "o'clock"])
+def test_a_column_of_the_files_is_no_folder(staged, tmp_path, kind, column):
+    """Whatever its name means elsewhere in SQL, or among this machinery's own names: nothing is known of it before it is read."""
+    name = quoted(column)
+    for text, seven in ((False, "7"), (True, "'v7'")):
+        source = small(kind, tmp_path / str(text))
+        for y in (2023, 2024):
+            write_rows(tmp_path / str(text) / f"year={y}" / f"a.{kind}", kind, [{column: f"v{i % 9}" if text else i % 9, "x": i} for i in range(y % 100)])
+        check(staged, f"SELECT * FROM {source} WHERE year = 2024 OR {name} = {seven}")
+        check(staged, f"SELECT * FROM {source} WHERE {name} = {seven}")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["user", "current_date", "f", "c0", "t", "folders", "__file", "Year", "ye\"ar", "o'clock", "a b", "größe"])
+def test_a_folder_of_any_name(staged, tmp_path, kind, name):
+    for v in (7, 8, 9):
+        write_rows(tmp_path / f"{name}={v}" / f"a.{kind}", kind, [{"id": v * 100 + i, "x": i % 4} for i in range(60)])
+    source = small(kind, str(tmp_path).replace("'", "''"))
+    for condition in (f"{quoted(name)} = 7", f"{quoted(name)} > 8 OR x = 1"):
+        check(staged, f"SELECT * FROM {source} WHERE {condition}")
+    assert splits(staged, f"SELECT * FROM {source} WHERE {quoted(name)} < 7") == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_folder_and_a_column_that_differ_in_case(staged, tmp_path, kind):
+    for v in (1, 2):
+        write_rows(tmp_path / f"Key={v}" / f"a.{kind}", kind, [{"id": v * 100 + i, "kEY": i % 4} for i in range(50)])
+    for condition in ("key = 1", "key = 3", "KEY > 1 OR id % 7 = 1"):
+        check(staged, f"SELECT id, key FROM {small(kind, tmp_path)} WHERE {condition}")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("value", ["0", "'false'", "'no'", "(false)", "0::BOOLEAN", "NOT true", "FALSE", "true, hive_partitioning = false",
+                                   "1", "'yes'", "(true)", "1::BOOLEAN", "TRUE", "false, hive_partitioning = true"])
+def test_hive_partitioning_however_it_is_written(staged, tmp_path, kind, value):
+    """Off, `year` is the files' own; on, it is the folder's."""
+    for y in (2023, 2024):
+        write_rows(tmp_path / f"year={y}" / f"a.{kind}", kind, [{"year": 1999 + i % 30, "x": i} for i in range(80)])
+    source = small(kind, tmp_path, f", hive_partitioning = {value}")
+    for condition in ("year = 1999", "year = 2024 OR x = 7"):
+        check(staged, f"SELECT year, x FROM {source} WHERE {condition}")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("value", ["true", "'year_of'", "'true'", "0", "1", "false", "(true)"])
+def test_folders_beside_a_column_with_the_file_s_name(staged, tmp_path, kind, value):
+    for y in (2023, 2024):
+        write_rows(tmp_path / f"year={y}" / f"a.{kind}", kind, [{"id": i, "x": i % 4} for i in range(200)])
+    check(staged, f"SELECT * FROM {small(kind, tmp_path, f', filename = {value}')} WHERE year = 2024 OR x = 1")

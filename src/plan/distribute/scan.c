@@ -125,28 +125,25 @@ static void used_columns(const json_t *j, const br_drel *r, bool *used) {
   }
 }
 
-/* "SELECT t.f, (condition) AS ok FROM (SELECT "__file" AS f, "year" AS c0 FROM folders) t"; NULL: it is about no named column. */
-static br_status test_text(br_dist *d, const br_node *get, const json_t *expr, const br_drel *r, const char **out,
-                           br_error *err) {
+/* condition NULL: it reads no column, or something of a row that has no name. Names stay out of the text: they would mean something there. */
+static br_status folder_test(br_dist *d, const br_node *get, const json_t *expr, const br_drel *r, br_folder_test *out,
+                             br_error *err) {
   bool *used = br_arena_alloc(d->arena, r->n_columns + 1), any = false;
+  const char **names = br_arena_alloc(d->arena, (r->n_columns + 1) * sizeof *names);
   br_rel over = br_branch_rel(r, 0);
-  br_buf condition = {0}, columns = {0};
-  *out = NULL;
+  br_buf condition = {0};
+  *out = (br_folder_test){.names = names, .n_names = r->n_columns};
   used_columns(expr, r, used);
   for (size_t c = 0; c < r->n_columns; c++) {
     const char *name = used[c] ? br_scan_name(get, c) : NULL;
-    if (!name) continue;
-    br_buf_str(&columns, ", ");
-    br_buf_sql_ident(&columns, name);
-    br_buf_printf(&columns, " AS c%zu", c);
-    any = true;
+    if (used[c] && !name) return BR_OK;
+    names[c] = name ? br_arena_strdup(d->arena, name) : NULL;
+    any = any || name;
   }
-  br_status status = any ? br_emit_expr(d->emit, expr, &over, "t", &condition, err) : BR_OK;
-  if (any && status == BR_OK)
-    *out = br_arena_printf(d->arena, "SELECT t.f, (%s) AS ok FROM (SELECT \"__file\" AS f%s FROM folders) t",
-                           br_buf_cstr(&condition), br_buf_cstr(&columns));
+  if (!any) return BR_OK;
+  br_status status = br_emit_expr(d->emit, expr, &over, "t", &condition, err);
+  if (status == BR_OK) out->condition = br_arena_strdup(d->arena, br_buf_cstr(&condition));
   br_buf_free(&condition);
-  br_buf_free(&columns);
   return status;
 }
 
@@ -161,8 +158,8 @@ br_status br_filter_texts(br_dist *d, const br_node *filter, br_drel *child, br_
   for (size_t i = 0; i < n; i++) {
     const json_t *expr = br_j_at(filter->json, "expressions", i);
     if (br_volatile(expr)) continue;
-    BR_TRY(test_text(d, get, expr, child, &s->tests[s->n_tests], err));
-    s->n_tests += s->tests[s->n_tests] != NULL;
+    BR_TRY(folder_test(d, get, expr, child, &s->tests[s->n_tests], err));
+    s->n_tests += s->tests[s->n_tests].condition != NULL;
   }
   return BR_OK;
 }

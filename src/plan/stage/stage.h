@@ -69,15 +69,21 @@ typedef struct br_stage_input {
   uint32_t key_bytes; /* FILTER: of the keys in a row; 0: they have no fixed size */
 } br_stage_input;
 
+/* Of a scan of CSV or JSON: what only the rows that count pass, if it reads nothing but columns with names: folders may rule files out. */
+typedef struct br_folder_test {
+  const char *condition;    /* of t.c<number of a column> */
+  const char *const *names; /* of the scan's columns, as the reader calls them; NULL: it doesn't read this one */
+  size_t n_names;
+} br_folder_test;
+
 typedef struct br_stage_scan {
   uint32_t number;   /* the token's number */
   const char *token; /* text in sql that a task replaces by its split's source */
   br_scan scan;
-  double rows;   /* estimate after pushed filters */
-  uint32_t node; /* id of the plan's node + 1 */
-  bool one_part; /* it is known to be one split */
-  const char *
-      *tests; /* TEXT: what the rows that count pass, for the folders of files (br_text_split in source/source.h) */
+  double rows;           /* estimate after pushed filters */
+  uint32_t node;         /* id of the plan's node + 1 */
+  bool one_part;         /* it is known to be one split */
+  br_folder_test *tests; /* TEXT */
   size_t n_tests;
   double source_rows, bytes;      /* of all files, as stored; bytes of the columns that are read; negative: unknown */
   const br_sorted_column *sorted; /* a column by which it may be cut; NULL: none */
