@@ -42,7 +42,7 @@ bool br_query_may_sort_at_once(const br_query *q, uint32_t stage) {
 bool br_query_sort_at_once(br_query *q, uint32_t stage) {
   br_stages *s = q->stages;
   br_sort_stages of;
-  if (!br_query_may_sort_at_once(q, stage) || !br_stage_may_sort_at_once(s, stage, &of)) return false;
+  if (s == NULL || little_bytes(q) == 0 || !br_stage_may_sort_at_once(s, stage, &of)) return false;
   if (q->runs[of.rows].bytes_out > little_bytes(q)) return false;
   br_stage_run *sort = &q->runs[of.sort];
   if (q->runs[stage].started + q->runs[of.bounds].started + q->runs[of.place].started + sort->started > 0) return false;

@@ -153,12 +153,6 @@ static uint32_t choose_splits(const brant_session *s, const br_stage *st, uint64
   return ideal > SPLITS_MOST ? SPLITS_MOST : (uint32_t)ideal;
 }
 
-/* Of all that is left of the files after pruning, the part that the columns are. */
-static uint64_t bytes_read(const br_snapshot *snap, const br_stage_scan *scan, uint64_t left) {
-  uint64_t all = br_snapshot_bytes(snap, NULL, 0);
-  return scan->bytes < 0 || all == 0 ? left : (uint64_t)((double)left * (scan->bytes / (double)all));
-}
-
 /* ---- splits */
 
 /* decompile/ gives named arguments as text that follows an argument: ", a := 1". */
@@ -254,13 +248,13 @@ static br_status split_files(brant_session *s, br_query *q, br_stage_run *r, siz
     r->whole_sql[i] = whole_files(snap, without_comma(scan->options));
     return BR_OK;
   }
-  uint64_t bytes = br_snapshot_bytes(snap, NULL, 0);
+  uint64_t all = br_snapshot_bytes(snap, NULL, 0), bytes = all;
   bool whole = stay_whole(scan, snap);
   if (scan->prune != NULL && !whole) br_snapshot_prune(s->db, s->source, snap, scan->prune, &left_out, &bytes);
-  uint64_t all = br_snapshot_bytes(snap, NULL, 0), read = bytes_read(snap, &r->plan->scans[i], bytes);
-  uint64_t rows = all > 0 ? (uint64_t)((double)br_snapshot_rows(snap) * ((double)bytes / (double)all)) : 0;
-  uint32_t want =
-      choose_splits(s, r->plan, s->settings.split_bytes > 0 ? bytes : read, rows, br_snapshot_files(snap), slots);
+  double left = all > 0 ? (double)bytes / (double)all : 1, of_columns = r->plan->scans[i].bytes;
+  if (of_columns >= 0 && s->settings.split_bytes == 0) bytes = (uint64_t)(of_columns * left);
+  uint64_t rows = (uint64_t)((double)br_snapshot_rows(snap) * left);
+  uint32_t want = choose_splits(s, r->plan, bytes, rows, br_snapshot_files(snap), slots);
   br_split_options o = {.min_splits = want,
                         .max_splits = want,
                         .left_out = (const bool *const *)left_out,
